@@ -52,6 +52,7 @@ def effects(url: str, subject: str) -> int:
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(400)  # the first test of a machine fetches the client's jars
 def test_a_commit_in_a_cut_is_answered_in_the_end(tmp_path: Path) -> None:
     settings = {**SETTINGS, "write_timeout_s": 3.0, "durability": Durability.QUORUM}
     rules = [GraphRuleSpec(match=GRAPH)]
@@ -86,6 +87,7 @@ def test_a_commit_in_a_cut_is_answered_in_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.timeout(400)  # the first test of a machine fetches the client's jars
 def test_one_of_two_masters_is_stopped(tmp_path: Path) -> None:
     nodes = (("uk-1", "uk"), ("us-1", "us"))
     settings = {**SETTINGS, "write_timeout_s": 3.0, "durability": Durability.SYNCED}

@@ -74,7 +74,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 @register(worker_app, "list")
-def list_workers(cluster: ClusterOptions) -> None:
+def list_workers(
+    compared: Annotated[
+        bool, typer.Option("--compared", help="show how far the comparison of the workers' contents is")
+    ] = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
     """List each worker, as the masters of its data centre report it."""
     masters = find_cluster(cluster)
     found = {dc: masters.ask_first(MasterClient.workers, dc) for dc in masters.data_centers}
@@ -99,7 +105,8 @@ def list_workers(cluster: ClusterOptions) -> None:
         ],
         "no workers",
     )
-    print_comparison(found)
+    if compared:
+        print_comparison(found)
     print_divergence(found)
 
 

@@ -26,6 +26,7 @@ STALL_TIMEOUT_S: Final = 30.0
 """A client that takes nothing for so long is disconnected."""
 STREAMS_MAX: Final = 64
 MEBIBYTE_SHIFT: Final = 20
+LIMIT_BITS: Final = 6
 RETRY_MS: Final = 1000
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -158,9 +159,13 @@ class LiveViewHandler:
         }
 
     def _rounded_trim(self) -> dict[str, Any]:
-        """In whole MiB: the limit follows the free space of the disk, which changes all the time."""
+        """The size in whole MiB. The limit follows the free space of the disk, which changes all the time: it is shown
+        in steps of 2 to 3 %."""
         trim = self._trim()
-        return trim | {name: trim[name] >> MEBIBYTE_SHIFT << MEBIBYTE_SHIFT for name in ("bytes", "bytesMax")}
+        return trim | {
+            "bytes": _round_down(trim["bytes"], MEBIBYTE_SHIFT),
+            "bytesMax": _round_down(trim["bytesMax"], max(MEBIBYTE_SHIFT, trim["bytesMax"].bit_length() - LIMIT_BITS)),
+        }
 
     def _origins(self) -> list[dict[str, Any]]:
         """How many transactions of each master the log has up to its end, over all its incarnations."""
@@ -215,6 +220,10 @@ def _describe_worker(data_center: str, worker: RegisteredWorker) -> dict[str, An
         "differs": None if finding is None else {"graphs": finding.graph_count, "wrong": finding.wrong},
         "repair": None if repair is None else repair.state,
     }
+
+
+def _round_down(number: int, bits: int) -> int:
+    return number >> bits << bits
 
 
 def _is_gone(request: Request) -> bool:
