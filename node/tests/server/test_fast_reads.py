@@ -21,6 +21,7 @@ from e2e.lib.ports import free_ports
 from txlog.client import MasterClient
 from txlog.client.credentials import Credentials
 from txlog.model.errors import TxLogError
+from txlog.runtime.applied_history import READ_LAG_S
 from txlog.server.frontdoor.answer_steps import SMALL_BYTES
 from txlog.server.frontdoor.fast_reads import FastReads
 from txlog.server.frontdoor.plain_queries import plain_query
@@ -358,6 +359,9 @@ async def gated(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterat
 
 
 async def test_a_worker_that_closed_idle_connections_is_asked_again(gated: Gated) -> None:
+    history = gated.cluster.service(0).context.registry.reads.applied_history
+    clock = history.clock
+    history.clock = lambda: clock() + READ_LAG_S  # the log grows no longer: both workers are asked
     async with connection(gated.cluster) as client:
         for _ in range(3):
             names = {(await client.ask(get(ALL))).headers["txlog-worker"] for _ in range(2)}

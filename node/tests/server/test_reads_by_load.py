@@ -142,6 +142,7 @@ async def two(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator
 
 
 async def test_equals_take_turns(two: Two) -> None:
+    two.age()
     asked = Counter([(await two.read())[0] for _ in range(10)])
     assert asked == {"w-1": 5, "w-2": 5}
 
@@ -180,9 +181,28 @@ async def test_one_that_is_hardly_behind_takes_its_share_until_more_was_shown(tw
         )
     )
     found = [await two.read() for _ in range(10)]
-    assert found in ([("w-1", 2)] * 10, [("w-2", 1), *[("w-1", 2)] * 9]), "what was read once is not unread"
+    assert found in ([("w-1", 2)] * 10, [("w-2", 1)] * 10), "while the log grows, a client stays at its worker"
     mine = [await two.read(TxLog_Min_Position=told["TxLog-Position"]) for _ in range(4)]
     assert mine == 4 * [("w-1", 2)]
+    assert await two.read() == ("w-1", 2), "what was read once is not unread"
+
+
+async def test_clients_of_one_address_wait_for_no_write_of_others(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While entries come, no worker is known to be where the other one may be."""
+
+    async def never(needed: Mapping[str, int], seconds: float) -> bool:
+        raise AssertionError("a read waited")
+
+    async with two.busy("w-2"):
+        assert await two.read() == ("w-1", 1)
+    for driver in two.drivers:
+        await asyncio.to_thread(driver.pause)
+    monkeypatch.setattr(two.cluster.service(0).context.registry.reads, "wait_any_at", never)
+    for number in range(2, 6):
+        await two.executed_unsaid(0, await two.cluster.write(0, insert(number)))
+        async with two.busy("w-1"):
+            reads = [await two.read() for _ in range(4)]
+        assert reads == 4 * [("w-1", number)]
 
 
 async def test_what_was_shown_before_its_worker_told_of_it_is_not_unread(two: Two) -> None:

@@ -159,6 +159,7 @@ COMPILED_MODULES: Final = tuple(
             (
                 "fast_path",
                 "fast_reads",
+                "head_templates",
                 "monotonic_reads",
                 "plain_heads",
                 "plain_queries",

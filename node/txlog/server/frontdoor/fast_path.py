@@ -27,6 +27,7 @@ from txlog.protocol.events import Submission
 from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.server.frontdoor.fast_reads import FastRead, FastReads
+from txlog.server.frontdoor.head_templates import HeadKey, split_head
 from txlog.server.frontdoor.plain_heads import PlainWriteHead, parse_request_head, recognise_write
 from txlog.server.frontdoor.plain_queries import PlainReadHead, recognise_read
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
@@ -87,6 +88,7 @@ class FastPath:
         self._logs: dict[bytes, FastPathLog] = {}
         self._read_logs: dict[bytes, FastPathLog] = {}
         self._head_cache: dict[bytes, tuple[PlainWriteHead | PlainReadHead, FastPathLog]] = {}
+        self._templates: dict[HeadKey, tuple[PlainReadHead, FastPathLog]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s = idle_s
 
@@ -104,6 +106,10 @@ class FastPath:
         known = self._head_cache.get(data)
         if known is not None:
             return known
+        key, iris = split_head(data)
+        template = self._templates.get(key) if iris else None
+        if template is not None:
+            return template[0].with_iris(iris), template[1]
         request = parse_request_head(data)
         if request is None:
             return None
@@ -123,6 +129,10 @@ class FastPath:
             if len(self._head_cache) >= CACHED_HEADS_MAX:
                 self._head_cache.clear()
             self._head_cache[data] = found
+        elif isinstance(head, PlainReadHead) and head.is_template_of(request.target, iris):
+            if len(self._templates) >= CACHED_HEADS_MAX:
+                self._templates.clear()
+            self._templates[key] = (head, log)
         return found
 
     # Time-outs

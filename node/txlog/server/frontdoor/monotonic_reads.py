@@ -42,6 +42,11 @@ class MonotonicReads:
             return 0
         return min(end, max((index for name, index in shown.items() if name != worker), default=0))
 
+    def last_worker(self, client: str) -> str:
+        """The worker that answered this client last; "" where none is remembered."""
+        shown = self._clients.get(client)
+        return next(reversed(shown), "") if shown else ""
+
     def forget(self, client: str) -> None:
         """Forgets a client: no worker reached the needed index in time. Any worker answers now, and the next read does
         not wait again."""

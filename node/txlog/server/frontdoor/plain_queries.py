@@ -13,6 +13,7 @@ from yarl import URL
 
 from txlog.http.body_compression import best_coding
 from txlog.model.errors import TxLogError
+from txlog.server.frontdoor.head_templates import has_one_parameter
 from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
 from txlog.server.frontdoor.plain_heads import RequestHead
 from txlog.server.frontdoor.query_request import ACCEPT_CHARS_MAX, Parameters, parse_query_request
@@ -43,24 +44,43 @@ class PlainReadHead:
 
     def __init__(
         self,
-        head: RequestHead,
+        length: int,
         parameters: Parameters,
         accept: str,
         query: PlainQuery | None,
         is_form: bool,
+        authorization: str | None,
+        min_position: str | None,
+        coding: str,
     ) -> None:
-        headers = head.headers
-        self.content_length = head.content_length
+        self.content_length = length
         self.parameters = parameters
         self.accept = accept
         self.query = query
         self.is_form = is_form
-        self.authorization = headers.get(b"authorization")
-        self.min_position = headers.get(b"txlog-min-position")
-        accepted = headers.get(b"accept-encoding", "")
-        # A browser that does not say for which page it asks gets its answer uncompressed.
-        is_program = not headers.get(b"user-agent", "").startswith("Mozilla/")
-        self.coding = best_coding(accepted) if accepted and is_program else ""
+        self.authorization = authorization
+        self.min_position = min_position
+        self.coding = coding
+
+    def is_template_of(self, target: bytes, iris: tuple[bytes, ...]) -> bool:
+        """Whether heads that differ in these IRIs only differ in the IRIs of their query only. ``target``: of this
+        head."""
+        return self.query is not None and self.query.iris == iris and has_one_parameter(target)
+
+    def with_iris(self, iris: tuple[bytes, ...]) -> PlainReadHead:
+        """The same head about other IRIs."""
+        query = self.query
+        assert query is not None
+        return PlainReadHead(
+            self.content_length,
+            (),
+            self.accept,
+            PlainQuery(query.worker_query, iris),
+            self.is_form,
+            self.authorization,
+            self.min_position,
+            self.coding,
+        )
 
 
 def recognise_read(head: RequestHead) -> PlainReadHead | None:
@@ -77,11 +97,30 @@ def recognise_read(head: RequestHead) -> PlainReadHead | None:
             return None
         text = dict(parameters).get("query")
         query = None if text is None else plain_query(parameters, text, accept)
-        return None if query is None else PlainReadHead(head, parameters, accept, query, False)
+        return None if query is None else _read_head(head, parameters, accept, query, False)
     media = head.headers.get(b"content-type", "").partition(";")[0].strip().lower()
     if media not in (FORM, QUERY_MEDIA_TYPE) or not 0 < head.content_length < OFF_LOOP_SPARQL:
         return None
-    return PlainReadHead(head, parameters, accept, None, media == FORM)
+    return _read_head(head, parameters, accept, None, media == FORM)
+
+
+def _read_head(
+    head: RequestHead, parameters: Parameters, accept: str, query: PlainQuery | None, is_form: bool
+) -> PlainReadHead:
+    headers = head.headers
+    accepted = headers.get(b"accept-encoding", "")
+    # A browser that does not say for which page it asks gets its answer uncompressed.
+    is_program = not headers.get(b"user-agent", "").startswith("Mozilla/")
+    return PlainReadHead(
+        head.content_length,
+        parameters,
+        accept,
+        query,
+        is_form,
+        headers.get(b"authorization"),
+        headers.get(b"txlog-min-position"),
+        best_coding(accepted) if accepted and is_program else "",
+    )
 
 
 def parse_body(head: PlainReadHead, body: bytes) -> PlainQuery | None:

@@ -3,9 +3,9 @@
 A client asks the same query about one subject after another. Rewriting a query reads each of its tokens; what it does
 depends on no ordinary IRI. So the query is rewritten once with placeholders, and later ones put their IRIs there.
 
-Not ordinary: relative IRIs, and those to which a rewriting or an engine gives a meaning of its own. They stay in the
-template (:data:`_RESERVED`). A query with comments, backslashes, prefixes or a base of its own has no template: an IRI
-may be more than a name there.
+Not ordinary: relative IRIs, and those to which a rewriting or an engine gives a meaning of its own
+(:data:`RESERVED_IRIS`). They stay in the template. A query with comments, backslashes, prefixes or a base of its own
+has no template: an IRI may be more than a name there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 _IRI: Final = re.compile(r'(<(?:https?|urn):[^<>"{}|^`\\\x00-\x20]*>)')
-_RESERVED: Final = (
+RESERVED_IRIS: Final = (
     "<http://www.w3.org/",
     "<http://www.openrdf.org/",
     "<http://rdf4j.org/",
@@ -25,6 +25,7 @@ _RESERVED: Final = (
     "<urn:x-",
     "<urn:uuid",
 )
+"""How an IRI begins that may have a meaning of its own."""
 _DECLARES: Final = re.compile(r"[#\\]|\b(?:prefix|base)\b", re.IGNORECASE)
 _PLACEHOLDER: Final = "urn:placeholder-5f0c1b9e2a7d4e63:"
 _FILLED: Final = re.compile(rb"<" + _PLACEHOLDER.encode() + rb"([0-9]+)>")
@@ -41,7 +42,7 @@ def split_template(text: str) -> tuple[str, tuple[str, ...]]:
     places: dict[str, int] = {}
     for at in range(1, len(parts), 2):
         iri = parts[at]
-        if not iri.startswith(_RESERVED):
+        if not iri.startswith(RESERVED_IRIS):
             parts[at] = f"<{_PLACEHOLDER}{places.setdefault(iri, len(places))}>"
     if not places or len(places) > IRIS_MAX or any(_DECLARES.search(part) for part in parts[::2]):
         return text, ()
