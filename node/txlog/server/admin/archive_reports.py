@@ -3,7 +3,6 @@ and each measures the delay itself, so it also grows while the archiver is dead.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
@@ -18,13 +17,14 @@ from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_delay import PlaceMemory
 from txlog.server.admin.rehearsal_reports import RehearsalReports
+from txlog.server.admin.report_notices import ReportNotices
 from txlog.server.admin.stable_delay import StableDelay
-from txlog.wire import messages as wire
 from txlog.wire.archive_report import PLACES_REPORTED_MAX, ArchivePlace, ArchiveReport
 
 TOPIC: Final = "archive"
 BODY_MAX: Final = 64 << 10
 INTERVAL_S: Final = 1.0
+NOTICE_DELAY_S: Final = 0.02
 SILENT_AFTER_S: Final = 30.0
 """An archiver reports every 5 s, also when it has nothing to do."""
 BEHIND_AFTER_DELAYS: Final = 10
@@ -90,13 +90,12 @@ class ArchiveReports:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._context = site
-        self._send = send
         self._clock = clock
         self._wall_clock = wall_clock
         self._began_at = clock()
         self._streams: dict[str, _KnownStream] = {}
         self._received: tuple[ArchiveReport, float] | None = None
-        self._due = asyncio.Event()
+        self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, NOTICE_DELAY_S, self._next_notice)
         self._delay = StableDelay(site, clock, wall_clock)
         self.rehearsals = RehearsalReports(site, send, wall_clock)
         if site.config.archive is not None:
@@ -109,7 +108,7 @@ class ArchiveReports:
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The tasks that run until the process ends, by name."""
-        return {"archive-notices": self._send_notices(), **self.rehearsals.tasks()}
+        return {"archive-notices": self._notices.run(), **self.rehearsals.tasks()}
 
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Takes the report of this data centre's archiver. Answers ``{"known"}``, the number of its places."""
@@ -129,7 +128,7 @@ class ArchiveReports:
         known = self._streams.setdefault(self._context.config.data_center, _KnownStream(self._max_delay_ms / 1000))
         known.take(report, now)
         self._move_watermark()
-        self._due.set()
+        self._notices.send_soon()
         return json_response({"known": len(report.archived)})
 
     @property
@@ -148,7 +147,7 @@ class ArchiveReports:
             notice = msgspec.json.decode(body, type=ArchiveNotice)
         except DECODE_ERRORS:
             return  # a newer version sent it
-        if notice.data_center not in {data_center for _, data_center in self._context.masters}:
+        if not self._notices.is_for_cluster(notice.data_center):
             return
         max_delay_s = notice.max_delay_ms / 1000
         known = self._streams.setdefault(notice.data_center, _KnownStream(max_delay_s))
@@ -157,22 +156,13 @@ class ArchiveReports:
         known.take(notice.report, self._clock() - max(0.0, notice.age_s))
         self._move_watermark()
 
-    async def _send_notices(self) -> None:
-        while True:
-            self._due.clear()
-            self._delay.note()
-            self._move_watermark()
-            if self._received is not None:
-                report, at = self._received
-                notice = ArchiveNotice(self._context.config.data_center, self._clock() - at, self._max_delay_ms, report)
-                message = wire.encode(wire.Notice(TOPIC, msgspec.json.encode(notice)))
-                for node in self._context.other_nodes:
-                    self._send(node, message)
-            try:
-                await asyncio.wait_for(self._due.wait(), INTERVAL_S)
-                await asyncio.sleep(0.02)  # several reports in one notice
-            except TimeoutError:
-                pass
+    def _next_notice(self) -> ArchiveNotice | None:
+        self._delay.note()
+        self._move_watermark()
+        if self._received is None:
+            return None
+        report, at = self._received
+        return ArchiveNotice(self._context.config.data_center, self._clock() - at, self._max_delay_ms, report)
 
     def _move_watermark(self) -> None:
         """What is archived moves with each report, and back and forth with the log: a rejoin may bring back a branch

@@ -3,7 +3,6 @@ pass reports on to one another, and each measures the delay itself, so it also g
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
@@ -17,8 +16,8 @@ from txlog.model.hashes import HASH_BYTES
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
 from txlog.server.admin.archive_reports import is_on_log
+from txlog.server.admin.report_notices import ReportNotices
 from txlog.server.admin.stable_delay import StableDelay
-from txlog.wire import messages as wire
 from txlog.wire.archive_report import ArchivePlace
 from txlog.wire.change_set_report import ChangeSetReport, ChangeSetState
 
@@ -26,7 +25,7 @@ TOPIC: Final = "changesets"
 BODY_MAX: Final = 8 << 10
 INTERVAL_S: Final = 1.0
 NOTICE_DELAY_S: Final = 0.2
-"""Several reports in one notice: other data centres only need them for their status and for skips."""
+"""Other data centres need the reports for their status and for skips only."""
 SILENT_AFTER_S: Final = 30.0
 """A report comes every 5 s, also when there is nothing to do."""
 BEHIND_AFTER_S: Final = 30.0
@@ -83,14 +82,13 @@ class ChangeSetReports:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._context = site
-        self._send = send
         self._clock = clock
         self._wall_clock = wall_clock
         self._began_at = clock()
         self._delay = StableDelay(site, clock, wall_clock)
         self._known: dict[str, _KnownChangeSets] = {}
         self._received: tuple[ChangeSetReport, float] | None = None
-        self._due = asyncio.Event()
+        self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, NOTICE_DELAY_S, self._next_notice)
         self.captured = Watermark()
         """The last entry of this log that has a change set in this data centre."""
         if site.config.change_sets is not None:
@@ -102,7 +100,7 @@ class ChangeSetReports:
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The tasks that run until the process ends, by name."""
-        return {"change-set-notices": self._send_notices()}
+        return {"change-set-notices": self._notices.run()}
 
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Takes the report about this data centre's change sets. Answers ``{"index"}``: the last entry that is on this
@@ -118,7 +116,7 @@ class ChangeSetReports:
         self._received = (report, self._clock())
         self._known.setdefault(self._context.config.data_center, _KnownChangeSets()).take(*self._received)
         self._move_watermark()
-        self._due.set()
+        self._notices.send_soon()
         return json_response({"index": self.captured.value})
 
     # Notices
@@ -131,28 +129,19 @@ class ChangeSetReports:
             notice = msgspec.json.decode(body, type=ChangeSetNotice)
         except DECODE_ERRORS:
             return  # a newer version sent it
-        if notice.data_center not in {data_center for _, data_center in self._context.masters}:
+        if not self._notices.is_for_cluster(notice.data_center):
             return
         known = self._known.setdefault(notice.data_center, _KnownChangeSets())
         known.take(notice.report, self._clock() - max(0.0, notice.age_s))
         self._move_watermark()
 
-    async def _send_notices(self) -> None:
-        while True:
-            self._due.clear()
-            self._delay.note()
-            self._move_watermark()
-            if self._received is not None:
-                report, at = self._received
-                notice = ChangeSetNotice(self._context.config.data_center, self._clock() - at, report)
-                message = wire.encode(wire.Notice(TOPIC, msgspec.json.encode(notice)))
-                for node in self._context.other_nodes:
-                    self._send(node, message)
-            try:
-                await asyncio.wait_for(self._due.wait(), INTERVAL_S)
-                await asyncio.sleep(NOTICE_DELAY_S)
-            except TimeoutError:
-                pass
+    def _next_notice(self) -> ChangeSetNotice | None:
+        self._delay.note()
+        self._move_watermark()
+        if self._received is None:
+            return None
+        report, at = self._received
+        return ChangeSetNotice(self._context.config.data_center, self._clock() - at, report)
 
     def _move_watermark(self) -> None:
         """A store that has not gone back yet after a rejoin is at no entry of this log."""

@@ -3,8 +3,6 @@ keep them in a file beside their journal, so that an alert on the age of the las
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
 import os
 import time
@@ -17,7 +15,7 @@ from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput
 from txlog.runtime.master_context import MasterContext
-from txlog.wire import messages as wire
+from txlog.server.admin.report_notices import ReportNotices
 from txlog.wire.rehearsal_report import RehearsalReport
 
 TOPIC: Final = "rehearsals"
@@ -58,9 +56,8 @@ class RehearsalReports:
         self, site: MasterContext, send: Callable[[str, bytes], None], clock: Callable[[], float] = time.time
     ) -> None:
         self._context = site
-        self._send = send
         self._clock = clock
-        self._due = asyncio.Event()
+        self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, 0.0, self._next_notice)
         self._path = site.config.journal_folder / FILE
         self._known = {one.data_center: one for one in self._read()}
         archive = site.config.archive
@@ -74,7 +71,7 @@ class RehearsalReports:
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """The tasks that run until the process ends, by name."""
-        return {"rehearsal-notices": self._send_notices()}
+        return {"rehearsal-notices": self._notices.run()}
 
     async def report(self, request: Request, _: object) -> Response:
         """Takes the report of a rehearsal of this data centre. Answers ``{"known"}``, how many good ones of all data
@@ -88,7 +85,7 @@ class RehearsalReports:
         if self._own.take(report):
             self._expect()
             self._write()
-            self._due.set()
+            self._notices.send_soon()
         if not report.ok:
             self._context.log.warning("RehearsalFailed", error=report.error, phase=report.phase, message=report.message)
         return json_response({"known": sum(one.good is not None for one in self._known.values())})
@@ -102,7 +99,7 @@ class RehearsalReports:
         except DECODE_ERRORS:
             return  # a newer version sent it
         name = notice.data_center
-        if name not in {data_center for _, data_center in self._context.masters}:
+        if not self._notices.is_for_cluster(name):
             return
         known = self._known.setdefault(name, KnownRehearsals(name))
         changed = [known.take(report) for report in (notice.last, notice.good) if report is not None]
@@ -113,17 +110,8 @@ class RehearsalReports:
         if any(changed):
             self._write()
 
-    async def _send_notices(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), INTERVAL_S)
-            self._due.clear()
-            own = self._known.get(self._context.config.data_center)
-            if own is None:
-                continue
-            message = wire.encode(wire.Notice(TOPIC, msgspec.json.encode(own)))
-            for node in self._context.other_nodes:
-                self._send(node, message)
+    def _next_notice(self) -> KnownRehearsals | None:
+        return self._known.get(self._context.config.data_center)
 
     # Shown
 
