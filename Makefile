@@ -37,6 +37,10 @@ native: install-dev ## compile the hot rooms of a master with mypyc (needs a C c
 classes: install ## Spark's classes ready to be mapped: its start takes half as much processor (90 MB in .venv)
 	@$(BIN)/python -m txlog.pipeline.jvm_class_archive
 
+SPARK_CLASSES := $(VENV)/txlog-java/spark.jsa
+$(SPARK_CLASSES): $(VENV)/.installed
+	-@$(BIN)/python -m txlog.pipeline.jvm_class_archive
+
 lock: $(VENV)/.uv ## compile the lock files again
 	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers requirements-image requirements-docs; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
@@ -50,7 +54,7 @@ types: install-dev ## mypy, strict
 	$(BIN)/mypy
 
 test: install-dev ## all tests, on the real components
-	$(MAKE) --no-print-directory -j2 native lint types
+	$(MAKE) --no-print-directory -j2 native lint types $(SPARK_CLASSES)
 	$(BIN)/pytest -n 4 -m "not kubernetes"
 
 test-again: install-dev ## the tests that failed last time, one after the other; with none to repeat it fails
