@@ -116,7 +116,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         _OPENER,
         '"last_seen": self._folders.last_seen(number)',
         '"last_seen": None',
-        f"{_SEVERAL}::test_a_lost_folder_is_learnt_again_and_an_older_one_refused",
+        f"{_SEVERAL}::test_an_older_folder_is_refused_without_other_masters",
     ),
     _mutant(
         "proof-counts-for-the-first-log-alone",

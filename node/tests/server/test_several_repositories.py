@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from master_cluster import Cluster, until
 from test_log_links import FURTHER, log_of, write
 from test_repository_config import NEW, OLD
+from typer.testing import CliRunner
+from worker_driver import Driver, OxigraphProcess
 
+from txlog.cli.main import app
+from txlog.client import MasterClient
+from txlog.config.process_config import PipelineConfig
 from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.errors import Fatal
+from txlog.pipeline.worker_applier import WorkerApplier
+from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
 from txlog.server.log_service import LogService
 
 ANYBODY = {"repositories": {"create": "anybody"}}
@@ -339,6 +348,89 @@ async def test_a_lost_folder_is_learnt_again_and_an_older_one_refused(several: C
     await all_open(several)
     assert await write(several, 2, "stock", 3) == 204
     await equal_logs(several, "stock", 2)
+
+
+async def test_an_older_folder_is_refused_without_other_masters(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1, **FURTHER)
+    await cluster.start()
+    await put(cluster, 0, "stock")
+    folder = cluster.folder / "uk-1" / "logs" / "2"
+    await cluster.stop(0)
+    shutil.copytree(folder, cluster.folder / "copy")
+    await cluster.start(0)
+    await all_open(cluster)
+    await cluster.stop(0)
+    shutil.rmtree(folder)
+    shutil.copytree(cluster.folder / "copy", folder)
+    await cluster.start(0)
+    await until(lambda: cluster_failed(cluster, 0) == {STOCK: "OldJournal"})
+    assert await write(cluster, 0, "demo", 1) == 204
+
+
+async def test_stores_of_a_further_repository_execute_its_log_alone(
+    clusters: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    stores = {name: OxigraphProcess(tmp_path / f"store-{name}") for name in ("demo", "stock")}
+    workers = {name: [{"name": "w-1", "url": store.url}] for name, store in stores.items()}
+    further = {"repositories": {"workers": {"stock": workers["stock"]}}}
+    cluster = clusters(2, workers=workers["demo"], durability="applied", **further)
+    await cluster.start()
+    drivers = [Driver(cluster.url(0), "w-1", stores["demo"])]
+    told = await put(cluster, 0, "stock", None, 202, wait="0.5")
+    assert told["workers"] == {"working": 0, "of": 1}
+    drivers.append(Driver(cluster.url(0, f"{LIST}/stock"), "w-1", stores["stock"]))
+    await all_open(cluster)
+    try:
+        for name in stores:
+            for at in range(2):
+                assert await write(cluster, at, name, at, **{"TxLog-Durability": "applied"}) == 204
+        for name, store in stores.items():
+            assert store.select("SELECT DISTINCT ?o { ?o ?p ?x }") == [f"urn:{name}"], "one worker name, two stores"
+        assert await cluster.get(1, "/repositories/stock/size") == "2"
+        told = await cluster.get(0, LIST)
+        assert told["operational"] == "full"
+        assert [one["workers"] for one in told["repositories"]] == [{"working": 1, "of": 1}] * 2
+        await asyncio.to_thread(drivers.pop().close)
+        assert await write(cluster, 1, "stock", 2) == 204
+        here = [cluster.url(0, f"{LIST}/stock")]
+        lanes = LaneSet(
+            PipelineConfig.model_validate(
+                {
+                    "data_center": "uk",
+                    "masters": here,
+                    "workers": workers["stock"],
+                    "scratch_folder": tmp_path / "turns",
+                }
+            ),
+            WorkerApplier,
+        )
+        await asyncio.to_thread(lanes.apply_workers, [ApplyRequest("w-1", 3)], 20.0)
+        assert stores["stock"].select("SELECT ?p { ?o ?p <urn:2> }") == ["urn:uk-2"]
+        await until(lambda: service(cluster, 1).loop.durability.applied.value == 3)  # type: ignore[union-attr]
+        client = MasterClient(cluster.url(0, f"{LIST}/stock"), 5)
+        assert (await asyncio.to_thread(client.status)).repository == "stock"
+        await asyncio.to_thread(client.close)
+    finally:
+        for driver in drivers:
+            await asyncio.to_thread(driver.close)
+        for store in stores.values():
+            store.kill()
+
+
+async def test_the_command_line_lists_adds_and_removes(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(1, **FURTHER)
+    await cluster.start()
+
+    async def run(*arguments: str, code: int = 0) -> str:
+        found = await asyncio.to_thread(CliRunner().invoke, app, ["repository", *arguments, "--master", cluster.url(0)])
+        assert found.exit_code == code, (found.output, found.exception)
+        return found.output
+
+    assert json.loads(await run("list", "--json"))["operational"] == "full"
+    assert "stock is log 2" in await run("add", "stock", "--split-recovery", "Simple")
+    assert re.search(r"demo +0 +Joined.*\n.*stock +2 +Joined +0 +0 +0/0 +request", await run("list"))
+    assert "stock is removed" in await run("remove", "stock", "--yes")
+    assert [one["name"] for one in json.loads(await run("list", "--json"))["repositories"]] == ["demo"]
 
 
 def cluster_failed(cluster: Cluster, at: int) -> dict[int, str]:

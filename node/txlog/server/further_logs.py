@@ -290,11 +290,10 @@ class FurtherLogs:
         links = EnvelopeLinks(SYSTEM_LOG, self._host.links)
         for node in links.connected_peers():
             links.send(node, notice)
-        members = system.members
-        rank = [one.node for one in system.masters if one.node in members].index(config.node)
-        waited_s = time.monotonic() - self._first_seen.setdefault(number, time.monotonic())
-        entry = found_entry(number, births, members, system.masters)
-        if entry is not None and system.is_at_work and waited_s >= rank * config.round_timeout_ms / 1000:
+        if not self._is_due(system, number):
+            return
+        entry = found_entry(number, births, system.members, system.masters)
+        if entry is not None:
             await system.submit(entry, time.monotonic() + config.round_timeout_ms / 1000)
 
     def _open_empty(self, record: RepositoryRecord) -> LogStorage:
@@ -336,11 +335,18 @@ class FurtherLogs:
         """Refuses what is new, and frees the name: no transaction over several logs can be undecided there."""
         config, number = self._host.config, record.number
         self._host.refuse_log(record.name, lambda: Conflict(f"Removing: the repository {record.name} is being removed"))
-        members = [one.node for one in system.masters if one.node in system.members]
-        waited_s = time.monotonic() - self._first_seen.setdefault(-number, time.monotonic())
-        rank = members.index(config.node) if config.node in members else len(members)
-        if system.is_at_work and waited_s >= rank * config.round_timeout_ms / 1000:
+        if self._is_due(system, -number):
             await system.submit(EndRemoval(number), time.monotonic() + config.round_timeout_ms / 1000)
+
+    def _is_due(self, system: SystemLog, what: int) -> bool:
+        """Whether this master writes the next entry about a log: the first master of the system log's view at once,
+        each other one a round time-out later. ``what``: a number for each such entry."""
+        config = self._host.config
+        members = [one.node for one in system.masters if one.node in system.members]
+        waited_s = time.monotonic() - self._first_seen.setdefault(what, time.monotonic())
+        if config.node not in members or not system.is_at_work:
+            return False
+        return waited_s >= members.index(config.node) * config.round_timeout_ms / 1000
 
     async def _discard(self, catalogue: RepositoryCatalogue, record: RepositoryRecord) -> None:
         """Closes a removed log, and keeps its journal beside the others."""
@@ -370,9 +376,13 @@ class FurtherLogs:
 
     def _add(self, number: int, name: str, config: NodeConfig, storage: LogStorage) -> LogService:
         links = EnvelopeLinks(number, self._host.links)
-        service = self._host.add_log(
-            number, name, config, storage, links, lambda error: self._on_log_ended(number, name, error)
-        )
+        try:
+            service = self._host.add_log(
+                number, name, config, storage, links, lambda error: self._on_log_ended(number, name, error)
+            )
+        except Fatal:
+            close_storage(storage)
+            raise
         self._router.open_log(number, service.loop)
         service.start_tasks()
         service.settle_literals()

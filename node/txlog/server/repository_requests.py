@@ -20,7 +20,7 @@ from txlog.http.route_table import authorization_header
 from txlog.http.router import Request, Response, Route, json_response, read_body, seconds_parameter
 from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.errors import BadInput, NotFound, OneRepository, RepositoryRefused, TxLogError, Unavailable
+from txlog.model.errors import BadInput, NotFound, OneRepository, RepositoryRefused, TxLogError
 from txlog.model.view import STRATEGIES
 from txlog.server.admin.configuration import MODES, RETENTION_MS_MIN
 from txlog.server.frontdoor.repositories import BODY_BYTES_MAX, refuse_deletion_with_query
@@ -123,6 +123,12 @@ class RepositoryRequests:
             found["state"] = record.state.value
         return found
 
+    def _describe_now(self, record: RepositoryRecord) -> dict[str, Any]:
+        """The repository as the catalogue has it by now."""
+        system = self._further.system
+        assert system is not None, "a repository was created by it"
+        return self._describe(_record(system, record.number))
+
     def _describe_log(self, number: int, name: str, wanted_by: list[str], failed: str | None) -> dict[str, Any]:
         service = self._host.logs.get(number)
         found: dict[str, Any] = {
@@ -140,11 +146,9 @@ class RepositoryRequests:
             durability = service.loop.durability
             found["clusterId"], found["state"] = service.loop.status.cluster_id, service.context.state
             found["stable"], found["applied"] = durability.stable.value, durability.applied.value
-            try:
-                working = len(service.routes.reads.router.readable_workers())
-            except Unavailable:
-                working = 0
-            found["workers"] = {"working": working, "of": len(service.registry.workers)}
+            group = service.registry.workers.values()
+            working = sum(worker.state == "Working" and worker.position is not None for worker in group)
+            found["workers"] = {"working": working, "of": len(group)}
         return found
 
     # Creation
@@ -156,7 +160,7 @@ class RepositoryRequests:
         record = await self._create(names["name"], settings, deadline)
         is_open = await self._wait_until_open(record, deadline)
         location = {"Location": f"{LIST_PATH}/{record.name}"}
-        return json_response(self._describe(record), 201 if is_open else 202, location)
+        return json_response(self._describe_now(record), 201 if is_open else 202, location)
 
     async def create_by_client(self, request: Request, names: Mapping[str, str]) -> Response:
         """RDF4J's ``PUT`` of a repository that does not exist: 204, 202 when it is not open here in time."""
@@ -172,7 +176,7 @@ class RepositoryRequests:
         record = await self._create(names["id"], self._parse_settings(b""), deadline)
         if await self._wait_until_open(record, deadline):
             return json_response(None, 204)
-        return json_response(self._describe(record), 202, {"Location": f"{LIST_PATH}/{record.name}"})
+        return json_response(self._describe_now(record), 202, {"Location": f"{LIST_PATH}/{record.name}"})
 
     async def _create(self, name: str, settings: RepositorySettings, deadline: float) -> RepositoryRecord:
         """Writes ``create`` with the next number until one counts or another reason is given, then ``want``."""
@@ -264,7 +268,7 @@ class RepositoryRequests:
             if refusal and refusal != CatalogueRefusal.REMOVING:
                 raise _refusal(refusal, name)
         is_gone = await system.wait_until(lambda: not _record(system, record.number).is_kept, deadline)
-        return json_response(None, 204) if is_gone else json_response(self._describe(record), 202)
+        return json_response(None, 204) if is_gone else json_response(self._describe_now(record), 202)
 
     def _deadline(self, request: Request) -> float:
         default = min(self._host.config.write_timeout_s, WAIT_S_MAX)
