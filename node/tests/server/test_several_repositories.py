@@ -279,6 +279,29 @@ async def test_a_master_that_was_away_learns_what_was_created(several: Cluster) 
     await equal_logs(several, "other", 2)
 
 
+async def test_a_killed_process_comes_back_with_all_its_logs(clusters: Callable[..., Cluster]) -> None:
+    cluster = clusters(3, **FURTHER)
+    cluster.spawn()
+    await cluster.ready()
+    await put(cluster, 2, "stock")
+
+    async def took(at: int, name: str, number: int) -> bool:
+        return await write(cluster, at, name, number) == 204
+
+    for name in ("demo", "stock"):
+        for at in range(3):
+            await until(lambda at=at, name=name: took(at, name, 0))
+    writing = [asyncio.ensure_future(write(cluster, 0, name, n)) for n in range(1, 20) for name in ("demo", "stock")]
+    cluster.kill(1)
+    cluster.spawn(1)
+    await cluster.ready(1)
+    assert set(await asyncio.gather(*writing)) <= {202, 204}
+    for name in ("demo", "stock"):
+        await until(lambda name=name: took(1, name, 20))
+        await equal_logs(cluster, name, 23)
+    assert await names(cluster, 1) == ["demo", "stock"]
+
+
 async def test_a_proof_that_a_process_is_gone_counts_for_each_of_its_logs(several: Cluster) -> None:
     await put(several, 0, "stock")
     await all_open(several)
