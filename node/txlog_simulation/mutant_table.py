@@ -28,6 +28,7 @@ from txlog_simulation.key_mutants import KEY_MUTANTS
 from txlog_simulation.level_mutants import LEVEL_MUTANTS
 from txlog_simulation.life_mutants import LIFE_MUTANTS
 from txlog_simulation.lineage_mutants import LINEAGE_MUTANTS
+from txlog_simulation.log_mutants import LOG_MUTANTS
 from txlog_simulation.loop_mutants import LOOP_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
 from txlog_simulation.mutant import Mutant
@@ -470,6 +471,7 @@ MUTANTS = (
     *FRONT_DOOR_MUTANTS,
     *CROSSLOG_MUTANTS,
     *SYSTEM_MUTANTS,
+    *LOG_MUTANTS,
     *CERTIFICATION_MUTANTS,
     *DIVERGENCE_MUTANTS,
 )

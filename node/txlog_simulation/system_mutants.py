@@ -1,6 +1,6 @@
 """Safeguards of the catalogue of repositories (R7), one each taken out. Imports nothing of ``txlog``.
 
-No master has a system log yet, so that tests kill them.
+The simulator has no system log, so that tests kill them.
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ class Cluster:
     async def crash(self, *which: int) -> None:
         """What the others notice of kill -9: it says nothing more, and has not left."""
         for at in which:
-            self.service(at).loop.end_reason = ConnectionAbortedError("crashed by a test")
+            for log in self.app(at).logs.values():
+                log.loop.end_reason = ConnectionAbortedError("crashed by a test")
         await self.stop(*which)
 
     # As processes

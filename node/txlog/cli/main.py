@@ -24,6 +24,7 @@ from txlog.cli import (
     point_commands,
     rehearsal_commands,
     rejoin_commands,
+    repository_commands,
     settings_commands,
     split_commands,
     synchro_commands,
@@ -60,6 +61,7 @@ for module in (
 app.add_typer(backup_commands.app, name="backup")
 app.add_typer(archive_commands.app, name="archive")
 app.add_typer(point_commands.app, name="restore-point")
+app.add_typer(repository_commands.app, name="repository", hidden=True)  # no manifest configures several yet
 app.add_typer(link_commands.app, name="link")
 app.add_typer(journal_commands.journal_app, name="journal")
 app.add_typer(user_commands.user_app, name="user")

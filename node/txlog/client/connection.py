@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import re
 import select
 import socket
 import ssl
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from txlog.client.ca_trust import CaTrust, describe_tls_error
@@ -17,6 +18,9 @@ from txlog.client.full_duplex_tls import FullDuplexTlsSocket
 from txlog.client.line_sender import LineSender
 
 _NO_HEADERS: Mapping[str, str] = {}
+API_PATH: Final = "/txlog/"
+REPOSITORIES_PATH: Final = "/txlog/repositories"
+_REPOSITORY_URL: Final = re.compile(rf"(?P<root>.*){REPOSITORIES_PATH}/(?P<name>[^/]+)")
 
 
 def _has_bytes(sock: socket.socket | FullDuplexTlsSocket) -> bool:
@@ -53,7 +57,10 @@ class MasterConnection:
     """One connection to a master. ``connect_s`` bounds connecting, ``timeout_s`` each wait for bytes of an answer (not
     the whole answer); both are seconds. ``credentials``: the credentials that it sends. ``tls``: the authorities that
     it trusts. By default the environment names both. ``name``: the host that a certificate must name, where that is
-    not the URL's."""
+    not the URL's.
+
+    ``url`` may end in ``/txlog/repositories/NAME``: then TxLog's paths are those of that repository's log. So whatever
+    takes the URL of a master works on the log of a further repository."""
 
     def __init__(
         self,
@@ -69,7 +76,9 @@ class MasterConnection:
         assert parts.scheme in ("http", "https"), f"a master's URL begins with http:// or https://: {url!r}"
         assert parts.hostname, f"no host in {url!r}"
         self.url = url.rstrip("/")
-        self._prefix = parts.path.rstrip("/")
+        of_repository = _REPOSITORY_URL.fullmatch(parts.path.rstrip("/"))
+        self._root = of_repository["root"] if of_repository is not None else parts.path.rstrip("/")
+        self._api = parts.path.rstrip("/") + "/" if of_repository is not None else self._root + API_PATH
         self._credentials = Credentials.from_environment() if credentials is None else credentials
         self._timeout_s = timeout_s
         self._connect_s = min(connect_s, timeout_s)
@@ -84,6 +93,13 @@ class MasterConnection:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._connect_s)
         context = self._tls or CaTrust.from_environment().context()
         return _HttpsConnection(self._host, self._port, self._name, self._connect_s, context)
+
+    def _full_path(self, path: str) -> str:
+        """Where the master has this path of TxLog's or of the RDF4J protocol. The list of repositories belongs to the
+        process."""
+        if path.startswith(API_PATH) and not path.startswith(REPOSITORIES_PATH):
+            return self._api + path.removeprefix(API_PATH)
+        return self._root + path
 
     def close(self) -> None:
         """Close the connection. The next request opens another one."""
@@ -121,7 +137,7 @@ class MasterConnection:
         self._connect()
         try:
             self._http.sock.settimeout(timeout_s)
-            self._http.request(method, self._prefix + path, body=body, headers=sent)
+            self._http.request(method, self._full_path(path), body=body, headers=sent)
             answer = self._http.getresponse()
             reply = HttpReply(answer.status, answer.headers, answer.read())
         except (OSError, http.client.HTTPException) as broken:
@@ -154,7 +170,7 @@ class MasterConnection:
         self._connect()
         try:
             self._http.sock.settimeout(timeout_s)
-            self._http.request("GET", self._prefix + path, headers={**shown, **headers})
+            self._http.request("GET", self._full_path(path), headers={**shown, **headers})
             answer = self._http.getresponse()
             if answer.status >= 400:
                 raise parse_error(self.url + path, answer.status, answer.headers, answer.read())
@@ -178,7 +194,7 @@ class MasterConnection:
         complete = False
         try:
             wire.sock.settimeout(timeout_s)
-            wire.putrequest("POST", self._prefix + path)
+            wire.putrequest("POST", self._full_path(path))
             for name, value in {**shown, **headers, "Transfer-Encoding": "chunked"}.items():
                 wire.putheader(name, value)
             wire.endheaders()

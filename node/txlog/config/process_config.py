@@ -112,6 +112,17 @@ class MasterChangeSetsConfig(StrictModel):
     url: str
 
 
+class RepositoriesConfig(StrictModel):
+    """What a master knows of further repositories, beside the first one."""
+
+    create: Literal["manifest", "anybody"] = Field(
+        default="manifest", description="anybody: an administrator's PUT of RDF4J's protocol makes one, too"
+    )
+    workers: dict[str, list[WorkerConfig]] = Field(
+        default={}, description="the stores of this data centre by repository; one without has none here"
+    )
+
+
 class NodeConfig(StrictModel):
     """One master."""
 
@@ -169,6 +180,9 @@ class NodeConfig(StrictModel):
     archive: MasterArchiveConfig | None = Field(default=None, description="without it no archiver is expected")
     change_sets: MasterChangeSetsConfig | None = Field(default=None, description="without it there are none")
     cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
+    repositories: RepositoriesConfig | None = Field(
+        default=None, description="without it the cluster has its first repository alone; no manifest sets it yet"
+    )
     traces: TracesConfig | None = Field(default=None, description="without it nothing is traced")
     clock_offset_ms: int = Field(
         default=0, description="for tests alone: this master's clock is wrong by so much; no manifest sets it"

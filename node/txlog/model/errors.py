@@ -192,14 +192,24 @@ class Forbidden(Refused):
 
 class OneRepository(Refused):
     """A repository would have to be created, removed or configured; a cluster has the one that its manifest names.
-    ``allow``: the methods that are available at this address."""
+    ``allow``: the methods that are available at this address. ``reason``: ``RepositoriesByManifest`` in a cluster that
+    may have several."""
 
     status = 405
-    reason: ClassVar[str] = "OneRepository"
 
-    def __init__(self, message: str, allow: str) -> None:
+    def __init__(self, message: str, allow: str, reason: str = "OneRepository") -> None:
         super().__init__(message)
         self.allow = allow
+        self.reason = reason
+
+
+class RepositoryRefused(Refused):
+    """A repository is not created or removed. ``reason`` is a stable word of the catalogue of repositories
+    (RepositoryExists, TooManyRepositories, Removing, FirstRepository, NamedByManifest)."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class LogDiverged(Refused):
@@ -237,7 +247,7 @@ class Unavailable(Refused):
     """``reason`` is a stable word (QueueFull, KeysFull, ClockUnconfirmed, DiskFull, NotFounded, Starting, Closing,
     Muted, Removed, NoWorker, EffectsBusy, QueryTimeout, QueryTooLarge, NoEvaluator, Damaged,
     OlderMaster, NoQuorum, SynchroNone, SynchroFull, ChangeSetsBehind, ChangeSetsLoading,
-    ChangeSetsUnreachable)."""
+    ChangeSetsUnreachable, NoMajority, OlderProgram, NotAllHere, OtherFirstRepository, OutcomeUnknown)."""
 
     status = 503
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +28,8 @@ class MasterContext:
     """The runtime of one log. ``repository``: its name. ``api_path``: where TxLog's paths of this log begin.
     ``payload_transfer``: sends large payloads to the others ahead; None: they travel with their posts.
     ``interactive_load``: the load to which large transfers yield. ``traces``: None where nothing is traced.
+    ``fixed_masters()``: the masters of this log do not change, because there are further logs with the same ones.
+    ``proved_down(node, birth, start)``: what else follows when a process is proved to be gone.
 
     It exists only over a whole journal: a damaged one is repaired before.
     """
@@ -41,6 +44,8 @@ class MasterContext:
     interactive_load: InteractiveLoad = field(default_factory=InteractiveLoad)
     api_path: str = API_PATH
     traces: TransactionTraces | None = None
+    fixed_masters: Callable[[], bool] = lambda: False
+    proved_down: Callable[[str, int, int], None] = lambda node, birth, start: None
     is_closing: bool = False
     started_at: float = field(default_factory=time.monotonic)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from txlog.http.router import Route
 from txlog.model.configuration import Configuration
@@ -46,6 +46,23 @@ from txlog.server.frontdoor.repositories import RepositoryHandler
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
 from txlog.server.frontdoor.statements import StatementHandler
 from txlog.server.frontdoor.write_handler import WriteHandler
+
+SYSTEM_LOG_ROUTES: Final = frozenset(
+    {
+        ("GET", "/txlog/status"),
+        ("GET", "/txlog/log"),
+        ("GET", "/txlog/configuration"),
+        ("GET", "/txlog/peers"),
+        ("POST", "/txlog/views"),
+        ("POST", "/txlog/members/{node}/down"),
+    }
+)
+"""What administrators need of the log without a repository."""
+
+
+def is_of_system_log(route: Route) -> bool:
+    """Whether the system log has this route, too."""
+    return (route.method, route.path) in SYSTEM_LOG_ROUTES
 
 
 class LogLinks(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,6 +18,7 @@ from txlog.config.process_config import NodeConfig
 from txlog.config.units import AS_WRITTEN
 from txlog.divergence.detector import DivergenceFinding
 from txlog.journal import Journal, OsVfs
+from txlog.journal.journal import CACHE_BYTES
 from txlog.model.errors import Fatal
 from txlog.model.records import RecoveredState
 from txlog.protocol.core import Core
@@ -69,14 +70,31 @@ def core_settings(config: NodeConfig) -> ProtocolSettings:
     )
 
 
-def open_journal(config: NodeConfig) -> tuple[Any, RecoveredState]:
+def open_journal(config: NodeConfig, cache_bytes: int = CACHE_BYTES) -> tuple[Any, RecoveredState]:
     """Opens and locks the journal in its folder. If that fails, the message of :class:`JournalFault` gives the
-    remedy."""
+    remedy. ``cache_bytes``: of recent transactions that are kept in memory."""
     config.journal_folder.mkdir(parents=True, exist_ok=True)
     files = OsVfs(config.journal_folder, config.journal_bytes_max)
     return Journal.open(
-        files, node=config.node, draw_birth=lambda: secrets.randbits(64), segment_bytes=config.segment_bytes
+        files,
+        node=config.node,
+        draw_birth=lambda: secrets.randbits(64),
+        segment_bytes=config.segment_bytes,
+        cache_bytes=cache_bytes,
     )
+
+
+class LogObserver(Protocol):
+    """What else follows a log. Each method is called in the turn of the loop; it must not block."""
+
+    def on_stable_moved(self) -> None:
+        """The stable index has changed."""
+
+    def on_log_truncated(self) -> None:
+        """A view has truncated the log."""
+
+    def on_notice(self, peer: str, topic: str, body: bytes) -> None:
+        """Another master has sent a notice."""
 
 
 class LogStorage(NamedTuple):
@@ -122,6 +140,8 @@ class LogService(MasterListener):
         self._log = shared.log
         self._on_ended = ended
         self._literals_reported = False
+        self.observer: LogObserver | None = None
+        """Set by who follows this log besides; None for most."""
         live = read_effective_settings(config)
         core = Core(core_settings(with_preferences(config, live.preferences)), recovered, shared.now())
         load = shared.interactive_load
@@ -190,10 +210,14 @@ class LogService(MasterListener):
     def on_stable_moved(self) -> None:
         """Workers may be at a higher position than this log confirmed before."""
         self.registry.update_watermarks()
+        if self.observer is not None:
+            self.observer.on_stable_moved()
 
     def on_log_truncated(self) -> None:
         """Pipelines and readers of the log must not wait for an index that may not come."""
         self.routes.wake_log_waiters()
+        if self.observer is not None:
+            self.observer.on_log_truncated()
 
     def on_view_changed(self, change: ViewTransition) -> None:
         """The history of views and branches is kept for operators."""
@@ -204,6 +228,8 @@ class LogService(MasterListener):
         """Each receiver knows its own topics."""
         self.routes.on_peer_notice(peer, topic, body)
         self.payload_transfer.on_notice(peer, topic, body)
+        if self.observer is not None:
+            self.observer.on_notice(peer, topic, body)
 
     def on_ended(self, error: BaseException) -> None:
         """A master that was removed may hold transactions that are in no log: they are exported first."""

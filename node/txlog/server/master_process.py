@@ -1,8 +1,8 @@
 """The process of a master: its sockets, users, certificates, peers and clock, and its logs by number; its start and its
 graceful end.
 
-Log 0 is the log of the first repository. A process of today serves that one alone. If a task that must run for ever
-ends, the process ends.
+Log 0 is the log of the first repository. :class:`FurtherLogs` adds the others where the configuration allows it. If a
+task that must run for ever ends, the process ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -22,7 +22,9 @@ from txlog.config.live_settings import BadSettings, read_effective_settings
 from txlog.config.process_config import NodeConfig
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
-from txlog.http.router import Router
+from txlog.http.router import Request, Response, Route, Router
+from txlog.model.crosslog_entry import SYSTEM_LOG
+from txlog.model.errors import TxLogError
 from txlog.model.records import RecoveredState
 from txlog.runtime.executor import JournalPort
 from txlog.runtime.interactive_load import InteractiveLoad
@@ -31,12 +33,16 @@ from txlog.runtime.master_loop import clock_with_offset
 from txlog.server.disk_full_mode import DiskFullMode, wait_until_disk_full
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
 from txlog.server.frontdoor.fast_path import FastPath
-from txlog.server.log_routes import LogLinks
+from txlog.server.frontdoor.request_parameters import REPOSITORY_PATH
+from txlog.server.further_logs import FurtherLogs
+from txlog.server.log_routes import LogLinks, is_of_system_log
 from txlog.server.log_service import LogService, LogStorage, SharedParts, core_settings, open_journal
+from txlog.server.peers.envelope_router import EnvelopeRouter
 from txlog.server.peers.peer_links import PeerLinks, listen_to_peers
 from txlog.server.permanent_tasks import PermanentTasks
 from txlog.server.process_routes import ProcessRoutes
 from txlog.server.repository_directory import RepositoryDirectory
+from txlog.server.repository_requests import RepositoryRequests
 from txlog.server.startup_files import (
     BadStart,
     load_authenticator,
@@ -78,16 +84,21 @@ class MasterProcess:
         self.tls = tls
         self.log = log
         self._on_ended = ended
-        self.links = PeerLinks(config, token, log, tls.peers)
+        self.envelopes = None if config.repositories is None else EnvelopeRouter(self._on_unknown_log)
+        """Delivers to further logs; None where this process knows none, as an older program."""
+        self.links = PeerLinks(config, token, log, tls.peers, self.envelopes)
+        self.further = None if self.envelopes is None else FurtherLogs(self, self.envelopes, ended)
+        self._requests = None if self.further is None else RepositoryRequests(self, self.further, guard)
         self.evaluators = EvaluatorPool(config.limits)
         load = InteractiveLoad()
         self._shared = SharedParts(log, clock_with_offset(config.clock_offset_ms), load, self.evaluators, token)
         self.logs: dict[int, LogService] = {}
         routes = ProcessRoutes(
-            lambda: {one.repository: one.context for one in self.logs.values()},
+            lambda: {one.repository: one.context for number, one in self.logs.items() if number != SYSTEM_LOG},
             lambda: {one.repository: one.routes.metrics for one in self.logs.values()},
             self.links,
             tls,
+            self._requests,
         )
         self._directory = RepositoryDirectory(routes.routes(), routes.unknown_handler, guard)
         self.router = Router(self._directory, log, guard, company=load, cors_origins=config.cors_origins)
@@ -96,7 +107,7 @@ class MasterProcess:
         self._fast_path = FastPath(HTTP_KEEP_ALIVE_S, server, guard)
         self._listeners: list[Listener] = []
         self.add_log(FIRST_LOG, config.repository, config, LogStorage(journal, recovered), self.links)
-        self._link_tasks = PermanentTasks(self.first.loop.end)
+        self._tasks = PermanentTasks(self.first.loop.end)
 
     @property
     def first(self) -> LogService:
@@ -104,20 +115,78 @@ class MasterProcess:
         return self.logs[FIRST_LOG]
 
     def add_log(
-        self, number: int, repository: str, config: NodeConfig, storage: LogStorage, links: LogLinks
+        self,
+        number: int,
+        repository: str,
+        config: NodeConfig,
+        storage: LogStorage,
+        links: LogLinks,
+        ended: Callable[[BaseException], None] | None = None,
     ) -> LogService:
-        """Serves one more log behind this door. ``config``, ``links``: see :class:`LogService`. :meth:`start` starts
-        its tasks; a log that comes later starts them itself."""
+        """Serves one more log behind this door. ``config``, ``links``, ``ended``: see :class:`LogService`; without
+        ``ended`` its error ends the process. :meth:`start` starts the tasks of the first log; another one starts them
+        itself. The system log has no repository: administrators reach it below ``/txlog/repositories/system``."""
         assert number not in self.logs, f"two logs with the number {number}"
         api_path = API_PATH if number == FIRST_LOG else f"{API_PATH}/repositories/{repository}"
-        service = LogService(repository, config, storage, self._shared, links, self._on_ended, api_path)
+        end = self._on_ended if ended is None else ended
+        service = LogService(repository, config, storage, self._shared, links, end, api_path)
+        if self.further is not None:
+            service.context.fixed_masters = self._has_fixed_masters
+            if number == FIRST_LOG:
+                service.context.proved_down = self.further.processes.on_proved_down
         self.logs[number] = service
-        self._directory.add_log(repository, service.routes.routes())
-        self._fast_path.add_log(service.fast_path)
+        if number == SYSTEM_LOG:
+            self._directory.add_log(repository, [route for route in service.routes.routes() if is_of_system_log(route)])
+        else:
+            self._directory.add_log(repository, self._with_removal(repository, service.routes.routes()))
+            self._fast_path.add_log(service.fast_path)
         return service
+
+    def _with_removal(self, repository: str, routes: list[Route]) -> list[Route]:
+        """The routes of a repository, with RDF4J's way to remove it where the cluster may have several."""
+        requests = self._requests
+        if requests is None:
+            return routes
+
+        async def remove(request: Request, _: Mapping[str, str]) -> Response:
+            return await requests.remove_by_client(repository, request)
+
+        removal = ("DELETE", REPOSITORY_PATH)
+        return [one._replace(handler=remove) if (one.method, one.path) == removal else one for one in routes]
+
+    def refuse_log(self, repository: str, error: Callable[[], TxLogError]) -> None:
+        """Answers every request about this repository with the error."""
+        self._fast_path.remove_log(repository)
+        self._directory.refuse_log(repository, error)
+
+    def forget_log(self, repository: str) -> None:
+        """There is no such repository any more."""
+        self._fast_path.remove_log(repository)
+        self._directory.remove_log(repository)
+
+    async def close_log(self, number: int, timeout_s: float) -> None:
+        """Ends a further log, and nothing else."""
+        service = self.logs.pop(number, None)
+        if service is None:
+            return
+        service.context.is_closing = True
+        service.routes.wake_log_waiters()
+        service.loop.durability.abort_waiters()
+        service.expect_end_of_tasks()
+        await service.stop_tasks(timeout_s)
+        await service.close(timeout_s)
+
+    def _on_unknown_log(self, peer: str, number: int) -> None:
+        if self.further is not None:
+            self.further.on_unknown_log(peer, number)
+
+    def _has_fixed_masters(self) -> bool:
+        return self.further is not None and self.further.has_system_log
 
     async def start(self) -> None:
         """Opens the listeners and connects to the peers."""
+        if self.further is not None:
+            self.further.open_known()
         await self._runner.setup()
         config, first = self.config, self.first
         self._listeners.append(
@@ -125,16 +194,18 @@ class MasterProcess:
         )
         if self.tls.peers is not None:
             self._listeners.append(await listen_to_peers(config, self.links, self.tls.peers, self.log))
-        self._link_tasks.start(self.links.tasks(first.loop))
-        for one in self.logs.values():
-            one.start_tasks()
+        self._tasks.start(self.links.tasks(first.loop))
+        if self.further is not None:
+            self._tasks.start({"further-logs": self.further.run()})
+        first.start_tasks()
         self.log.info("Started", port=config.port, start=first.loop.status.start, literals=first.literals_form)
-        for one in self.logs.values():
-            one.settle_literals()
+        first.settle_literals()
 
     async def stop(self, leave_ms: int | None = None) -> None:
         """Answers 503 to new work, leaves all views, answers waiting requests (202 at the latest), then closes
         everything. ``leave_ms`` replaces ``leaveTimeout``."""
+        if self.further is not None:
+            await self.further.stop()
         logs = list(self.logs.values())
         began = time.monotonic()
         seconds = max([one.leave(leave_ms) for one in logs])
@@ -149,11 +220,11 @@ class MasterProcess:
             one.loop.durability.abort_waiters()
         for listening in self._listeners:
             listening.close()
-        self._link_tasks.expect_end()
+        self._tasks.expect_end()
         for one in logs:
             one.expect_end_of_tasks()
         await self.links.close()
-        await asyncio.gather(self._link_tasks.stop(CLOSE_TIMEOUT_S), *(one.stop_tasks(CLOSE_TIMEOUT_S) for one in logs))
+        await asyncio.gather(self._tasks.stop(CLOSE_TIMEOUT_S), *(one.stop_tasks(CLOSE_TIMEOUT_S) for one in logs))
         await self._fast_path.close(CLOSE_TIMEOUT_S)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._runner.cleanup(), CLOSE_TIMEOUT_S + 1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from txlog.auth.tls import TlsConfig
-from txlog.http.router import Handler, Route
+from txlog.http.router import Handler, Request, Response, Route
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.health import HealthHandler
 from txlog.server.admin.log_metrics import LogMetrics
@@ -16,9 +17,20 @@ from txlog.server.frontdoor.repository_list import RepositoryListHandler
 from txlog.server.peers.peer_links import PeerLinks
 
 
+class RepositoryChanges(Protocol):
+    """Creates and removes repositories."""
+
+    def routes(self) -> list[Route]:
+        """TxLog's own paths."""
+
+    async def create_by_client(self, request: Request, names: Mapping[str, str]) -> Response:
+        """RDF4J's ``PUT`` of a repository that does not exist."""
+
+
 class ProcessRoutes:
     """The list of repositories, the health of the process, all metrics, the console's files, and the door of the
-    peers. ``sites`` and ``metrics``: those of each log by the name of its repository, in the order of the logs."""
+    peers. ``sites`` and ``metrics``: those of each log by the name of its repository, in the order of the logs.
+    ``requests``: creates and removes repositories; None where the cluster has its first one alone."""
 
     def __init__(
         self,
@@ -26,8 +38,10 @@ class ProcessRoutes:
         metrics: Callable[[], Mapping[str, LogMetrics]],
         links: PeerLinks,
         tls: TlsConfig,
+        requests: RepositoryChanges | None = None,
     ) -> None:
-        self._repositories = RepositoryListHandler(lambda: list(sites()))
+        creation = None if requests is None else requests.create_by_client
+        self._repositories = RepositoryListHandler(lambda: list(sites()), creation)
         self._handlers = (
             self._repositories,
             HealthHandler(lambda: list(sites().values())),
@@ -35,6 +49,7 @@ class ProcessRoutes:
             OpenApiHandler(),
             ConsoleFiles(),
             links,
+            *(() if requests is None else (requests,)),
         )
 
     def routes(self) -> list[Route]:

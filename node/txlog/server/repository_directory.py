@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from txlog.auth.authenticator import Authenticator
-from txlog.http.route_table import NO_PARAMETERS, Handler, Route, RouteTable, with_roles
+from txlog.http.route_table import NO_PARAMETERS, Handler, Request, Response, Route, RouteTable, with_roles
+from txlog.model.errors import TxLogError
 from txlog.runtime.master_context import API_PATH
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES, REPOSITORY_PATH
 
@@ -52,7 +53,6 @@ class RepositoryDirectory:
 
     def add_log(self, name: str, routes: Iterable[Route]) -> None:
         """Serves the log of this repository from now on. The first one also gets the paths without a name."""
-        assert name not in self._logs, f"two logs of one name: {name}"
         routes = list(routes)
         if not self._logs:
             self._first_routes = routes
@@ -61,6 +61,19 @@ class RepositoryDirectory:
             refusing = [route._replace(handler=self._unknown_handler(route)) for route in routes]
             self._unknown = _tables(with_roles(refusing, self._guard))
         self._logs[name] = _tables(with_roles(routes, self._guard))
+
+    def refuse_log(self, name: str, error: Callable[[], TxLogError]) -> None:
+        """Answers what is about this repository with the error, as far as a user may ask for it."""
+
+        async def refuse(request: Request, _: Mapping[str, str]) -> Response:
+            raise error()
+
+        refusing = [route._replace(handler=refuse) for route in self._first_routes]
+        self._logs[name] = _tables(with_roles(refusing, self._guard))
+
+    def remove_log(self, name: str) -> None:
+        """There is no such repository any more."""
+        self._logs.pop(name, None)
 
     @property
     def routes(self) -> list[Route]:

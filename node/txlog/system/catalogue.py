@@ -16,8 +16,8 @@ FIRST_LOG: Final = 0
 """The log of the first repository, which is older than the system log and cannot be removed."""
 FIRST_NUMBER: Final = 2
 """The number of the first repository that the system log creates; 1 is the system log."""
-LOGS_MAX: Final = 250
-"""Repositories that a cluster has at a time, the first one included."""
+LOGS_MAX: Final = 16
+"""Repositories that a cluster has at a time, the first one included: a log without work still has its own timers."""
 BY_REQUEST: Final = ""
 """Who wants a repository that a client's request created; every other name is that of a data centre."""
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
@@ -79,11 +79,14 @@ class CreateRepository(NamedTuple):
 
 
 class FoundRepository(NamedTuple):
-    """``found``: view 1 of its log. The first one counts."""
+    """``found``: view 1 of its log. The first one counts. ``keeps_literals``: the stores of all members can hold
+    literals as they are sent. ``level``: the least one of their programs."""
 
     number: int
     cluster_id: bytes
     members: tuple[FoundingMember, ...]
+    keeps_literals: bool = False
+    level: int = 0
 
 
 class WantRepository(NamedTuple):
@@ -119,6 +122,8 @@ class RepositoryRecord(NamedTuple):
     cluster_id: bytes = b""
     members: tuple[FoundingMember, ...] = ()
     wanted_by: frozenset[str] = frozenset()
+    keeps_literals: bool = False
+    level: int = 0
 
     @property
     def is_kept(self) -> bool:
@@ -229,9 +234,13 @@ class RepositoryCatalogue:
         match change:
             case CreateRepository():
                 return RepositoryRecord(*change)
-            case FoundRepository(number, cluster_id, members):
+            case FoundRepository(number, cluster_id, members, keeps_literals, level):
                 return self.records[number]._replace(
-                    state=RepositoryState.FOUNDED, cluster_id=cluster_id, members=members
+                    state=RepositoryState.FOUNDED,
+                    cluster_id=cluster_id,
+                    members=members,
+                    keeps_literals=keeps_literals,
+                    level=level,
                 )
             case WantRepository(name, by, is_wanted):
                 record = self.find(name)

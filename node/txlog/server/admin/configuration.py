@@ -154,6 +154,11 @@ class ConfigurationHandler:
         pending = status.pending_change
         return {**found, "pending": str(pending) if pending is not None else None}
 
+    def _check_masters_may_change(self) -> None:
+        """:class:`Conflict` while other logs of the cluster have the same masters: none follows this one yet."""
+        if self._context.fixed_masters():
+            raise Conflict("a cluster with several repositories keeps its masters: no log follows another one's change")
+
     def _current(self) -> Configuration:
         now = self._context.status.configuration
         if now is None:
@@ -213,6 +218,7 @@ class ConfigurationHandler:
 
     async def add_master(self, new: Master) -> Response:
         """See :meth:`add`."""
+        self._check_masters_may_change()
         now = self._current()
         if now.master(new.node) is not None:
             raise Conflict(f"{new.node} is a master of this cluster already")
@@ -230,6 +236,7 @@ class ConfigurationHandler:
 
     async def change_master(self, node: str, change: ChangeMasterRequest) -> Response:
         """See :meth:`change`."""
+        self._check_masters_may_change()
         master = self._master(node)
         if change.muted is not None:
             if master.role == LEAVING:
@@ -247,6 +254,7 @@ class ConfigurationHandler:
 
     async def remove_master(self, node: str, *, lost: bool) -> Response:
         """See :meth:`remove`."""
+        self._check_masters_may_change()
         master = self._master(node)
         now, view = self._current(), self._context.status.view
         in_view = view is not None and view.member(master.node) is not None

@@ -59,6 +59,7 @@ class FastPathLog:
         timeout_s: float,
         traces: TransactionTraces | None,
     ) -> None:
+        self.name = name
         self.reads = reads
         self.traces = traces
         self.writes = writes
@@ -96,6 +97,16 @@ class FastPath:
         """From now on, plain writes and queries to this log's paths are recognised."""
         self._logs.update(dict.fromkeys(log.paths, log))
         self._read_logs.update(dict.fromkeys(log.read_paths, log))
+
+    def remove_log(self, name: str) -> None:
+        """From now on the ordinary path answers what is about this repository."""
+        for read_log in {log for log in self._read_logs.values() if log.name == name}:
+            read_log.reads.close()
+        for logs in (self._logs, self._read_logs):
+            for path in [path for path, log in logs.items() if log.name == name]:
+                del logs[path]
+        self._head_cache.clear()
+        self._templates.clear()
 
     def new_connection(self) -> FastPathConnection:
         """The protocol of a new connection."""

@@ -17,10 +17,12 @@ _NAME_CHARS_MAX: Final = 80
 
 
 class RepositoryListHandler:
-    """``/protocol`` and ``/repositories``. ``names``: those of the repositories, in the order of their logs."""
+    """``/protocol`` and ``/repositories``. ``names``: those of the repositories, in the order of their logs.
+    ``creation`` answers a ``PUT`` of another name; without it none is created."""
 
-    def __init__(self, names: Callable[[], list[str]]) -> None:
+    def __init__(self, names: Callable[[], list[str]], creation: Handler | None = None) -> None:
         self._names = names
+        self._creation = creation
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -53,7 +55,7 @@ class RepositoryListHandler:
 
     def unknown_handler(self, route: Route) -> Handler:
         """What answers this route of a repository where ``id`` is no repository's name."""
-        special = {("PUT", REPOSITORY_PATH): self._create, ("DELETE", REPOSITORY_PATH): self._remove}
+        special = {("PUT", REPOSITORY_PATH): self._creation or self._create, ("DELETE", REPOSITORY_PATH): self._remove}
         return special.get((route.method, route.path), self._unknown)
 
     async def _unknown(self, request: Request, names: Mapping[str, str]) -> Response:

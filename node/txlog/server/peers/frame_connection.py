@@ -20,15 +20,26 @@ WRITE_BUFFER_BYTES: Final = (1 << 18, 1 << 20)
 """Low and high mark of the bytes that are written and not yet taken by the system. Above the high mark no more is
 written until they are below the low mark."""
 HEAD_BYTES_MAX: Final = 16 << 10
+LEVEL_HEADER: Final = "TxLog-Link-Level"
+"""What its sender reads on this connection, as a number (``LEVEL_…`` in :mod:`txlog.wire.envelope`). An older master
+sends none."""
+LEVEL_DIGITS_MAX: Final = 4
 CLOSED_BEFORE_ANSWER: Final = "closed before an answer"
 
 _LENGTH = Struct(">I")
 
 
+def parse_link_level(text: str) -> int:
+    """The level of a header's value; 0 for none, and for what is no number."""
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LEVEL_DIGITS_MAX else 0
+
+
 class FrameConnection(asyncio.Protocol):
     """A connection after the handshake. ``received(frame)`` must not raise. ``drained()``: the connection can be
     written again. ``ended`` gets the reason when the connection is gone. ``ssl_context``: the context of its TLS, None
-    without TLS. ``under``: the protocol that had the transport before, and must be notified of its end."""
+    without TLS. ``under``: the protocol that had the transport before, and must be notified of its end. ``link_level``:
+    what the peer announced."""
 
     def __init__(
         self,
@@ -52,6 +63,7 @@ class FrameConnection(asyncio.Protocol):
         self._buffered_bytes = 0
         self._needed_bytes = _LENGTH.size
         self.ssl_context: ssl.SSLContext | None = None
+        self.link_level = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes over the transport."""
@@ -178,6 +190,7 @@ class UpgradeHandshake(asyncio.Protocol):
             answer = b" ".join(status[1:])[:100].decode(errors="replace")
             self._fail(f"answered {answer or 'no HTTP'}: {rest[:300].decode(errors='replace').strip()}")
             return
+        self._frames.link_level = _announced_level(head)
         transport.set_protocol(self._frames)
         self._frames.connection_made(transport)
         if not self._done.done():
@@ -196,3 +209,12 @@ class UpgradeHandshake(asyncio.Protocol):
             self._done.set_exception(ConnectionError(why))
         if self._transport is not None:
             self._transport.abort()
+
+
+def _announced_level(head: bytes) -> int:
+    """The level in the head of an answer."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == LEVEL_HEADER.lower().encode():
+            return parse_link_level(value.decode("latin-1"))
+    return 0

@@ -34,9 +34,17 @@ from txlog.http.router import (
 )
 from txlog.model.configuration import Configuration
 from txlog.model.errors import PeerFault
-from txlog.server.peers.frame_connection import CLOSED_BEFORE_ANSWER, UPGRADE, FrameConnection, UpgradeHandshake
-from txlog.server.peers.peer_link import MessageReceiver, PeerLink
+from txlog.server.peers.frame_connection import (
+    CLOSED_BEFORE_ANSWER,
+    LEVEL_HEADER,
+    UPGRADE,
+    FrameConnection,
+    UpgradeHandshake,
+    parse_link_level,
+)
+from txlog.server.peers.peer_link import EnvelopeReceiver, MessageReceiver, PeerLink
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.envelope import LEVEL_ENVELOPES
 
 PEER_PATH = "/txlog/peer"
 NODE_HEADER = "TxLog-Node"
@@ -75,12 +83,20 @@ def _describe_error(failed: Exception) -> str:
 
 class PeerLinks:
     """All peers of this master, and the path on which they connect. With ``certificates``, both ends must show one that
-    names that peer; the token is needed as well."""
+    names that peer; the token is needed as well. ``envelopes``: delivers messages of further logs; with it this master
+    announces that it reads them."""
 
     def __init__(
-        self, config: NodeConfig, token: bytes, log: EventLog, certificates: Certificates | None = None
+        self,
+        config: NodeConfig,
+        token: bytes,
+        log: EventLog,
+        certificates: Certificates | None = None,
+        envelopes: EnvelopeReceiver | None = None,
     ) -> None:
-        self.links = {p.node: PeerLink(p, self._log_fault) for p in config.peers if p.node != config.node}
+        self._envelopes = envelopes
+        self._level_line = "" if envelopes is None else f"{LEVEL_HEADER}: {LEVEL_ENVELOPES}\r\n"
+        self.links = {p.node: self._new_link(p) for p in config.peers if p.node != config.node}
         self.refused_counts: dict[tuple[str, str], int] = {}
         self._config = config
         self._token = token
@@ -91,8 +107,11 @@ class PeerLinks:
         self._is_closing = False
         self._added_tasks: dict[str, asyncio.Task[None]] = {}
 
+    def _new_link(self, config: PeerConfig) -> PeerLink:
+        return PeerLink(config, self._log_fault, self._envelopes)
+
     def send(self, peer: str, data: bytes) -> None:
-        """Queues one message of the core. Never blocks."""
+        """Queues one message of the first log. Never blocks."""
         link = self.links.get(peer)
         if link is not None:
             link.send(data)
@@ -122,7 +141,7 @@ class PeerLinks:
             config = PeerConfig(
                 node=master.node, data_center=master.data_center, url=master.urls[0], weight=master.weight
             )
-            link = self.links[master.node] = PeerLink(config, self._log_fault)
+            link = self.links[master.node] = self._new_link(config)
             link.receiver = self._receiver
             name = f"peer-{master.node}"
             self._added_tasks[name] = asyncio.get_running_loop().create_task(self._keep_connected(link), name=name)
@@ -172,7 +191,8 @@ class PeerLinks:
         request = (
             f"GET {url.path.rstrip('/')}{PEER_PATH} HTTP/1.1\r\nHost: {url.netloc}\r\n"
             f"Connection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
-            f"{NODE_HEADER}: {self._config.node}\r\nAuthorization: Bearer {self._token.decode()}\r\n\r\n"
+            f"{NODE_HEADER}: {self._config.node}\r\nAuthorization: Bearer {self._token.decode()}\r\n"
+            f"{self._level_line}\r\n"
         ).encode("ascii")
         frames, last = self._new_connection(link), OSError(f"{url.hostname} has no address")
         context = self._certificates.client_context if self._certificates is not None else None
@@ -250,10 +270,12 @@ class PeerLinks:
             body = {"error": "BadInput", "reason": "", "message": f"masters connect here with Upgrade: {UPGRADE}"}
             return json_response(body, 400)
         frames = self._new_connection(link, request.protocol)
+        frames.link_level = parse_link_level(request.headers.get(LEVEL_HEADER, ""))
         transport.set_protocol(frames)
         frames.connection_made(transport)
         transport.write(
-            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n\r\n".encode()
+            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {UPGRADE}\r\n"
+            f"{self._level_line}\r\n".encode()
         )
         link.incoming = frames
         link.flush()
@@ -319,6 +341,8 @@ class PeerLinks:
                     "sent": {"messages": link.sent_messages, "bytes": link.sent_bytes, "dropped": link.dropped},
                 }
             )
+            if self._envelopes is not None:
+                peers[-1]["furtherLogs"] = {"read": link.reads_envelopes, "droppedOlderProgram": link.dropped_older}
         refused = [{"node": n, "reason": r, "count": c} for (n, r), c in sorted(self.refused_counts.items())]
         return {"peers": peers, "refused": refused}
 
