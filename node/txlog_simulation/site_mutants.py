@@ -110,8 +110,8 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "entry-without-its-condition",
         "A7",
         UPDATE,
-        '    return f"{changes} WHERE {{ {there} }}"\n',
-        '    return f"{changes} WHERE {{ }}"\n',
+        'f"{each} WHERE {{ {there} }}"',
+        'f"{each} WHERE {{ }}"',
         f"{UPDATE_TEST}test_an_entry_counts_after_the_one_before_it_and_once",
     ),
     _mutant(

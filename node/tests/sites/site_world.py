@@ -242,7 +242,7 @@ class SimulatedLink:
     def _work(self) -> Iterator[None]:
         world, rng, mine = self.world, self.world.rng, self.mine
         batch = cut_batch(self.theirs, mine.cursor, rng.choice([1, 3, 100]) if world.is_faulty else 100)
-        plan = plan_step(mine, batch)
+        plan = plan_step(mine, batch, rng.choice([1, 100]) if world.is_faulty else 100)
         if plan is None:
             yield
             return

@@ -59,7 +59,9 @@ def link_entry(
         book.heard if seen is None else seen,
         book.index if decided is None else decided,
         clock,
+        book.clock,
         0,
+        len(book.needs),
         list(keys),
     )
     lines = _link_lines(book.other, *encode_record(record, f"{index:x}"))

@@ -10,7 +10,7 @@ from txlog.changesets import apply_entry
 from txlog.changesets.change_set import ChangeSet
 from txlog.model.entry import KIND_UPDATE
 from txlog.sites.decisions import LinkEntry
-from txlog.sites.keys import KeyKind
+from txlog.sites.keys import KeyKind, key_of
 from txlog.sites.link_record import (
     RECORD_VERSION,
     LinkRecord,
@@ -58,7 +58,7 @@ class Store:
 def entry(step: StepKind, number: int, book: SiteBook, to: int, **more: object) -> LinkEntry:
     expected = None if step is StepKind.BEGIN else book.record
     keys = KEYS if more else []
-    record = LinkRecord(RECORD_VERSION, step, "nyc", number, book.cursor, to, 0, book.index, 9, 0, keys)
+    record = LinkRecord(RECORD_VERSION, step, "nyc", number, book.cursor, to, 0, book.index, 9, 0, 0, 0, keys)
     return LinkEntry(expected, record, list(more.get("deletes", ())), list(more.get("adds", ())))  # type: ignore[call-overload]
 
 
@@ -144,3 +144,20 @@ def test_an_entry_deletes_from_its_own_graph_alone() -> None:
     store.execute(build_update(entry(StepKind.BEGIN, 1, store.book, 0), "b0"))
     store.execute(build_update(entry(StepKind.BATCH, 1, store.book, 7, deletes=[HERE]), "c1"))
     assert store.lines() == {b"<urn:a> <urn:p> <urn:b> <urn:g> ."}
+
+
+def test_an_entry_with_many_graphs_and_quads_counts_as_one() -> None:
+    store = Store()
+    store.execute(build_update(entry(StepKind.BEGIN, 1, store.book, 0), "b0"))
+    adds = [b"<urn:a> <urn:p> <urn:o%d> <urn:g%d> ." % (at, at) for at in range(700)]
+    adds += [b"<urn:a> <urn:p> <urn:o%d> ." % at for at in range(5000)]
+    keys = [
+        RecordedKey(key, 5, "nyc", 4, "nyc", 7) for key in sorted({key_of(line, KeyKind.PROPERTY) for line in adds})
+    ]
+    batch = entry(StepKind.BATCH, 1, store.book, 7, adds=adds)
+    text = build_update(batch._replace(record=msgspec.structs.replace(batch.record, keys=keys)), "c1")
+    change = store.execute(text)
+    assert set(adds) == store.lines()
+    assert len(change) == len(adds) + 4
+    assert store.book.cursor == 7
+    assert len(store.execute(text)) == 0

@@ -58,7 +58,7 @@ def test_a_kill_at_each_statement_leaves_a_whole_table(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     kills, ended, at = 0, False, 0
     while not ended:
-        at += 7
+        at += 13
         folder = tmp_path / str(at)
         folder.mkdir()
         command = [sys.executable, str(PROGRAM), str(folder), str(at)]

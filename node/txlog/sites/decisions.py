@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from txlog.changesets.change_set import ChangeSet
-from txlog.sites.batches import Batch, Offer
+from txlog.sites.batches import KEYS_MAX, Batch, Offer
 from txlog.sites.link_record import (
     NO_VERSION,
     RECORD_VERSION,
@@ -50,7 +50,9 @@ class Plan(NamedTuple):
     seen: int
     decided: int
     clock: int
+    own_clock: int
     conflicts: int
+    waiting: int
     expected: bytes | None
     keys: list[PlannedKey]
 
@@ -64,13 +66,13 @@ class LinkEntry(NamedTuple):
     adds: list[bytes]
 
 
-def plan_step(mine: SiteBook, batch: Batch | None) -> Plan | None:
+def plan_step(mine: SiteBook, batch: Batch | None, keys_max: int = KEYS_MAX) -> Plan | None:
     """The next entry of the link that ``mine`` needs. A correction and a batch take turns, so that hot keys do not stop
-    the others."""
+    the others. ``keys_max``: of a correction."""
     if mine.record is None:
         return _plan(mine, StepKind.BEGIN, None, [], 0)
     if mine.needs and (batch is None or mine.last_step != StepKind.CORRECTION):
-        keys = [PlannedKey(key, need.version, need.value, None) for key, need in sorted(mine.needs.items())]
+        keys = [PlannedKey(key, need.version, need.value, None) for key, need in sorted(mine.needs.items())[:keys_max]]
         return _plan(mine, StepKind.CORRECTION, None, keys, 0)
     return None if batch is None else plan_import(mine, batch)
 
@@ -105,9 +107,14 @@ def wins(offer: Offer, present: Version) -> bool:
 
 
 def _plan(mine: SiteBook, step: StepKind, batch: Batch | None, keys: list[PlannedKey], conflicts: int) -> Plan:
-    begin, to, seen, clock = (0, 0, 0, 0) if batch is None else (batch.begin, batch.to, batch.seen, batch.clock)
+    begin, to, seen, clock = mine.cursor, mine.cursor, mine.heard, mine.clock
+    if batch is not None:
+        begin, to, seen, clock = batch.begin, batch.to, batch.seen, batch.clock
     expected = None if step is StepKind.BEGIN else mine.record
-    return Plan(step, mine.other, mine.number + 1, begin, to, seen, mine.index, clock, conflicts, expected, keys)
+    return Plan(
+        *(step, mine.other, mine.number + 1, begin, to, seen, mine.index, clock, mine.clock, conflicts),
+        *(len(mine.needs), expected, keys),
+    )
 
 
 def values_needed(plan: Plan, site: str) -> dict[ValueAt, list[bytes]]:
@@ -145,7 +152,9 @@ def finish_plan(plan: Plan, site: str, read: ReadValues) -> LinkEntry:
         plan.seen,
         plan.decided,
         plan.clock,
+        plan.own_clock,
         plan.conflicts,
+        plan.waiting,
         keys,
     )
     return LinkEntry(plan.expected, record, sorted(deletes), sorted(adds))

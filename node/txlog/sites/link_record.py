@@ -88,9 +88,11 @@ class RecordedKey(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LinkRecord(msgspec.Struct, array_like=True, frozen=True):
-    """``begin``, ``to``: of a batch, the source's entries after ``begin`` up to ``to``. ``seen``: up to where the
-    source had then imported the target's log. ``decided``: the target's index at which the entry was composed.
-    ``clock``: the source's clock at ``to``. ``conflicts``: keys of which one write lost."""
+    """``begin``, ``to``: of a batch, the source's entries after ``begin`` up to ``to``; of any other step, the cursor
+    twice. ``seen``: up to where the source had then imported the target's log. ``decided``: the target's index at which
+    the entry was composed. ``clock``: the source's clock at ``to``; ``own_clock``: the target's at ``decided``.
+    ``conflicts``: keys of which one write lost. ``waiting``: keys that waited for a correction at ``decided``.
+    ``nonce``: no other record has it."""
 
     version: int
     step: StepKind
@@ -101,7 +103,9 @@ class LinkRecord(msgspec.Struct, array_like=True, frozen=True):
     seen: int
     decided: int
     clock: int
+    own_clock: int
     conflicts: int
+    waiting: int
     keys: list[RecordedKey]
     nonce: str = ""
 
@@ -127,6 +131,8 @@ def decode_contents(contents: bytes) -> LinkRecord:
     try:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(contents, validate=True), CONTENT_BYTES_MAX)
+        if not unpacker.eof:
+            raise ValueError("it does not end")
         record = _decoder.decode(data)
     except (zlib.error, *DECODE_ERRORS) as wrong:
         raise RecordNotRead(f"the record of a link is damaged: {wrong}") from None

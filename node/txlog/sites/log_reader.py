@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -36,7 +35,6 @@ class SiteLogReader:
     ) -> None:
         self.name = name
         self.error: TxLogError | None = None
-        self.read_at = 0.0
         self._urls = list(urls)
         self._start = f"{index}:{value.hex()}" if index else "0"
         self._open_master = open_master
@@ -62,7 +60,7 @@ class SiteLogReader:
         while not self._stopping.is_set():
             try:
                 for event in follower:
-                    self.error, self.read_at = None, time.monotonic()
+                    self.error = None
                     if event.event == "entry" and not self._put(event):
                         return
                     if event.event == "rewound":
@@ -96,6 +94,8 @@ class SiteLogReader:
             pass
         if not found and isinstance(self.error, NeedsState):
             raise self.error
+        if not found and not self._thread.is_alive():
+            raise Unavailable("ReaderEnded", f"the log of {self.name} is not read any more; it is read again")
         return found
 
 

@@ -7,6 +7,7 @@ logs were read, and an entry counts only after the record before it.
 from __future__ import annotations
 
 import secrets
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -99,6 +100,10 @@ class SiteLink:
             self._log.warning_rate_limited("LinkStopped", stopped.name, state=state, error=str(stopped))
             self._tell(state, error=stopped)
             return STOPPED_RETRY_S
+        except (OSError, sqlite3.Error) as broken:
+            self._log.warning_rate_limited("LinkFailed", type(broken).__name__, error=str(broken))
+            self._tell(LinkState.REFUSED, error=broken)
+            return STOPPED_RETRY_S
         except TxLogError as passing:
             self._log.warning_rate_limited("LinkWaits", passing.name, error=str(passing))
             self._tell(LinkState.UNREACHABLE, error=passing)
@@ -147,7 +152,7 @@ class SiteLink:
     def _advance(self, mine: SiteBook, theirs: SiteBook) -> _Submitted | None:
         """Write the next entry of the link; None where there is nothing to write yet."""
         batch = self._next_batch(mine, theirs)
-        plan = plan_step(mine, batch)
+        plan = plan_step(mine, batch, self._keys_max)
         if plan is None:
             return None
         entry = finish_plan(plan, mine.site, self._values)
@@ -218,8 +223,8 @@ class SiteLink:
     def _has_work(mine: SiteBook, theirs: SiteBook) -> bool:
         return any(True for _ in theirs.changed_keys(mine.cursor))
 
-    def _tell(self, state: LinkState, error: TxLogError | None = None) -> None:
-        text = "" if error is None else f"{error.name}: {error}"[:500]
+    def _tell(self, state: LinkState, error: Exception | None = None) -> None:
+        text = "" if error is None else f"{type(error).__name__}: {error}"[:500]
         self.report = LinkReport(self._config.site, self._config.other.name, state, error=text)
         self._publish(self.report)
 
