@@ -10,9 +10,11 @@ BATCHES = "txlog/sites/batches.py"
 DECISIONS = "txlog/sites/decisions.py"
 UPDATE = "txlog/sites/link_update.py"
 TABLE = "txlog/sites/version_table.py"
+LINK = "txlog/sites/site_link.py"
 WORLD = "node/tests/sites/test_link_simulation.py::test_two_sites_end_equal_with_the_last_write_of_each_key"
 BATCH_TEST = "node/tests/sites/test_batches.py::"
 UPDATE_TEST = "node/tests/sites/test_link_update.py::"
+LINK_TEST = "node/tests/server/test_site_links.py::"
 TABLE_TEST = "node/tests/sites/test_version_table.py::"
 
 
@@ -155,6 +157,14 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
             SourceEdit(TABLE, '            self._connection.execute("COMMIT")\n', ""),
         ),
         test=f"{TABLE_TEST}test_a_kill_at_each_statement_leaves_a_whole_table",
+    ),
+    _mutant(
+        "imports-ahead-of-time",
+        "A9",
+        LINK,
+        "        if ahead_ms > self._config.max_clock_skew_ms:\n",
+        "        if ahead_ms > 1 << 60:\n",
+        f"{LINK_TEST}test_a_site_whose_clock_is_ahead_is_waited_for",
     ),
     _mutant(
         "value-of-another-position",

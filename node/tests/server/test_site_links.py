@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import random
@@ -11,6 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,11 @@ from test_change_sets import Capturing
 from worker_driver import Driver, OxigraphProcess
 
 from e2e.lib.ports import free_ports
+from txlog.config.process_config import SiteLinkConfig
 from txlog.server.admin.site_reports import SiteReports
 from txlog.sites.link_report import LinkReport, LinkState
+from txlog.sites.site_link import SiteLink
+from txlog.telemetry.event_log import EventLog
 
 QUADS = {"Accept": "application/n-quads"}
 VALUES = "/txlog/site/values"
@@ -32,14 +38,17 @@ VALUES = "/txlog/site/values"
 class Site:
     """A cluster of one master with one store and its change sets."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, **more: Any) -> None:
         folder.mkdir()
         self.name, self.folder = name, folder
         self.store = OxigraphProcess(folder / "store")
         [port] = free_ports(1)
         graphs = {"updates_without_graph": "all"} if name == "lon" else {}
-        more = {"workers": [{"name": "w-1", "url": self.store.url}], "change_sets": {"url": f"http://127.0.0.1:{port}"}}
-        self.cluster = Cluster(folder, 1, **more, **graphs)
+        config = {
+            "workers": [{"name": "w-1", "url": self.store.url}],
+            "change_sets": {"url": f"http://127.0.0.1:{port}"},
+        }
+        self.cluster = Cluster(folder, 1, **config, **graphs, **more)
         self._port = port
         self.link: subprocess.Popen[bytes] | None = None
 
@@ -49,8 +58,8 @@ class Site:
         self.capturing = Capturing(self.folder, self.cluster, self.driver, self._port)
         self.capturing.start()
 
-    def start_link(self, other: Site, **changes: Any) -> None:
-        config = {
+    def link_config(self, other: Site, **changes: Any) -> dict[str, Any]:
+        return {
             "data_center": "uk",
             "site": self.name,
             "repository": "demo",
@@ -60,6 +69,9 @@ class Site:
             "lag_ms": 0,
             **changes,
         }
+
+    def start_link(self, other: Site, **changes: Any) -> None:
+        config = self.link_config(other, **changes)
         path = self.folder / "link.json"
         path.write_text(json.dumps(config))
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -205,6 +217,55 @@ async def test_a_site_without_its_first_change_sets_needs_a_copy(pair: tuple[Sit
     assert (report["state"], report["cursor"]) == ("NeedsState", 0)
     assert nyc.link is not None
     assert nyc.link.poll() is None
+
+
+@pytest.mark.timeout(120)
+async def test_what_a_link_cannot_go_on_with_is_named(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" . <urn:b> <urn:p> "1" }')
+    for other, changes, state in ((nyc, {}, "OtherCluster"), (lon, {"rows_max": 1}, "NeedsState")):
+        nyc.start_link(other, **changes)
+        await until(
+            lambda state=state: [e for e in nyc.events() if e["event"] == "LinkStopped" and e["state"] == state]
+        )
+        assert await nyc.end_link(signal.SIGTERM) == 0
+    assert not await nyc.quads()
+
+
+@pytest.mark.timeout(120)
+async def test_a_site_whose_clock_is_ahead_is_waited_for(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
+    behind_ms, stop = [100_000], threading.Event()
+    config = SiteLinkConfig.model_validate(nyc.link_config(lon))
+    link = SiteLink(config, EventLog("nyc", io.StringIO()), now_ms=lambda: time.time_ns() // 1_000_000 - behind_ms[0])
+    running = asyncio.create_task(asyncio.to_thread(link.run, stop))
+    try:
+        await until(lambda: link.report.state == LinkState.CLOCK_SKEW)
+        assert not await nyc.quads()
+        behind_ms[0] = 0
+        await until(lambda: _holds(nyc, '<urn:a> <urn:p> "1"'))
+    finally:
+        stop.set()
+        await running
+
+
+@pytest.mark.timeout(120)
+async def test_entries_are_as_small_as_the_masters_take_them(tmp_path: Path) -> None:
+    lon, nyc = Site("lon", tmp_path / "lon"), Site("nyc", tmp_path / "nyc", limits={"body_bytes": 4096})
+    for each in (lon, nyc):
+        await each.start()
+    try:
+        for number in range(60):
+            await lon.write(f'INSERT DATA {{ <urn:s{number}> <urn:p> "{"x" * 90}{number}" }}')
+        nyc.start_link(lon)
+        await until(lambda: equal(lon, nyc))
+        assert len(await nyc.quads()) == 60
+        await lon.write(f'INSERT DATA {{ <urn:large> <urn:p> "{"x" * 6000}" }}')
+        await until(lambda: [e for e in nyc.events() if e["event"] == "LinkStopped" and e["state"] == "NeedsState"])
+    finally:
+        for each in (lon, nyc):
+            await each.close()
 
 
 async def test_a_report_of_a_link_is_taken_and_what_is_none_is_refused(one: Cluster) -> None:
