@@ -36,6 +36,7 @@ from txlog_simulation.override_mutants import ORDER_MUTANTS
 from txlog_simulation.poison_mutants import POISON_MUTANTS
 from txlog_simulation.queue_mutants import QUEUE_MUTANTS
 from txlog_simulation.rehearsal_mutants import REHEARSAL_MUTANTS
+from txlog_simulation.site_mutants import SITE_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
 from txlog_simulation.succession_mutants import SUCCESSION_MUTANTS
@@ -448,6 +449,7 @@ MUTANTS = (
     *TRACE_MUTANTS,
     *ARCHIVE_MUTANTS,
     *CAPTURE_MUTANTS,
+    *SITE_MUTANTS,
     *QUEUE_MUTANTS,
     *JOINING_MUTANTS,
     *KEY_MUTANTS,

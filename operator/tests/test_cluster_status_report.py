@@ -340,6 +340,10 @@ def test_executors_need_an_account_and_room_for_stream_and_batch(
             "spec.workers.external[0].secretRef",
         ),
         ({"backup": {"target": {"folder": {"path": "/b"}}}}, "spec.backup.target.folder.claimName"),
+        (
+            {"site": "a", "sites": [{"name": "b", "urls": ["http://b:1"]}], "changeSets": {"enabled": True}},
+            "spec.sites",
+        ),
         ({"roundTimeout": "1s", "idleInterval": "1s"}, "spec.idleInterval"),
         ({"peers": []}, "spec.peers"),
     ],

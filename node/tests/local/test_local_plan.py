@@ -136,6 +136,32 @@ def test_one_data_centre_makes_change_sets_and_its_masters_know_where(state: Sta
     assert program.environment == state.own_environment
 
 
+SITES = """  site: lon
+  changeSets: {enabled: true}
+  sites:
+    - {name: nyc, urls: ["http://nyc:7300"], tokenSecretRef: {name: nyc}, key: subject, lag: 5s}
+"""
+
+
+def test_a_data_centre_that_lists_another_site_runs_a_link(state: StateFolder, tmp_path: Path) -> None:
+    for name in ("uk", "us"):
+        text = (EXAMPLE / f"{name}.yaml").read_text()
+        (tmp_path / f"{name}.yaml").write_text(text + (SITES if name == "uk" else ""))
+    manifests = load_manifests(tmp_path)
+    ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
+    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
+    [config] = plan.site_link_configs
+    assert (config.site, config.other.name, config.key, config.lag_ms) == ("lon", "nyc", "subject", 5000)
+    assert config.masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert config.other.masters == ["http://nyc:7300"]
+    assert config.other.token_file == state.secret("nyc") / "token"
+    assert config.folder == state.sites("uk") / "nyc"
+    [program] = [each for each in plan.programs if each.role == "site"]
+    assert (program.name, program.data_center) == ("uk-from-nyc", "uk")
+    assert program.command[-3:] == ("txlog.sites", "--config", str(config.folder / "config.json"))
+    assert program.environment == state.own_environment
+
+
 USERS = "  security: {users: {secretRef: {name: who}}}\n"
 
 

@@ -46,6 +46,7 @@ _READER_ROUTES: Final = (
     ("GET", "/txlog/live"),
     ("GET", "/txlog/recovery"),
     ("GET", "/txlog/synchro"),
+    ("GET", "/txlog/sites"),
     ("GET", "/txlog/openapi.json"),
     ("GET", "/txlog/transactions/{txid}"),
 )
@@ -68,6 +69,7 @@ _ADMIN_ROUTES: Final = (
     # The log also contains deleted data, which a reader of the repository need not see.
     ("GET", "/txlog/log"),
     ("GET", "/txlog/watch"),
+    ("POST", "/txlog/site/values"),
     ("GET", "/txlog/doorbell"),
     ("GET", "/txlog/traces"),
     ("GET", "/txlog/workers"),
@@ -87,6 +89,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/backups"),
     ("POST", "/txlog/archive"),
     ("POST", "/txlog/changesets"),
+    ("POST", "/txlog/sites"),
     ("POST", "/txlog/rehearsals"),
     ("GET", "/txlog/restore-points"),
     ("POST", "/txlog/restore-points"),

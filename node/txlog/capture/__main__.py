@@ -35,7 +35,7 @@ async def run_capture(config: ChangeSetsConfig, log: EventLog, stop: asyncio.Eve
     sender: ReportSender | None = None
     service = CaptureService(config, log, lambda report: sender.publish(report) if sender is not None else None)
     sender = ReportSender(config.masters, REPORTS_PATH, service.report, log, "ChangeSetsNotReported")
-    server = ChangeServer(ChangeLogReader(service.change_log_folder), lambda: service.report, token)
+    server = ChangeServer(ChangeLogReader(service.change_log_folder), lambda: service.report, token, service.values)
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
     try:

@@ -18,6 +18,7 @@ from txlog.changesets import (
     CaptureStore,
     CaptureStoreInUse,
     ChangeLogDamaged,
+    ChangeLogReader,
     ChangeNotKept,
     ChangesGone,
     EntryRefused,
@@ -29,6 +30,7 @@ from txlog.config.process_config import ChangeSetsConfig
 from txlog.model.entry import Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError, Unavailable
 from txlog.model.hashes import NO_HASH
+from txlog.sites.key_values import ValuesAnswer, ValuesRequest, read_values
 from txlog.telemetry.event_log import EventLog
 from txlog.wire.archive_report import ArchivePlace
 from txlog.wire.change_set_report import ChangeSetReport, ChangeSetState
@@ -92,6 +94,13 @@ class CaptureService:
     def change_log_folder(self) -> Path:
         """The folder of the change log."""
         return self.folder / "changes"
+
+    def values(self, reader: ChangeLogReader, request: ValuesRequest) -> ValuesAnswer:
+        """The values of keys, from any thread; errors as of :func:`~txlog.sites.key_values.read_values`."""
+        store = self._store
+        if store is None:
+            raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
+        return read_values(store, reader, request)
 
     def run(self, stop: threading.Event) -> None:
         """Works until ``stop`` is set. Then the store is closed, with a checkpoint."""

@@ -1,5 +1,5 @@
-"""Gives the masters of a data centre pages of change sets: ``GET /changes``. They show a token that both derive from
-the token of the cluster; clients ask the masters."""
+"""Gives the masters of a data centre pages of change sets, ``GET /changes``, and values of keys, ``POST /values``. They
+show a token that both derive from the token of the cluster; clients ask the masters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from txlog.changesets import ChangeLogReader, ChangeRecord
 from txlog.model.errors import BadInput, TxLogError, Unauthorized, Unavailable
 from txlog.model.hashes import HASH_BYTES
+from txlog.sites.key_values import (
+    REQUEST_BYTES_MAX,
+    VALUES_PATH,
+    ValuesAnswer,
+    ValuesRequest,
+    decode_values_request,
+)
 from txlog.wire.change_page import (
     MEDIA_TYPE,
     PAGES_PATH,
@@ -32,19 +40,31 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ChangeServer:
-    """``report()``: how far the store is now."""
+    """``report()``: how far the store is now. ``values``: the values of keys, called in a thread."""
 
-    def __init__(self, reader: ChangeLogReader, report: Callable[[], ChangeSetReport], peer_token: bytes) -> None:
+    def __init__(
+        self,
+        reader: ChangeLogReader,
+        report: Callable[[], ChangeSetReport],
+        peer_token: bytes,
+        values: Callable[[ChangeLogReader, ValuesRequest], ValuesAnswer],
+    ) -> None:
         self._reader = reader
+        self._values = values
         self._report = report
         self._authorization = f"Bearer {change_set_token(peer_token)}"
         self._slots = asyncio.Semaphore(READERS_MAX)
 
     def application(self) -> web.Application:
         """All routes."""
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard], client_max_size=REQUEST_BYTES_MAX)
         app.add_routes(
-            [web.get(PAGES_PATH, self.page), web.get("/health/live", self.live), web.get("/health/ready", self.ready)]
+            [
+                web.get(PAGES_PATH, self.page),
+                web.post(VALUES_PATH, self.values),
+                web.get("/health/live", self.live),
+                web.get("/health/ready", self.ready),
+            ]
         )
         return app
 
@@ -81,6 +101,16 @@ class ChangeServer:
         async with self._slots:
             body = await asyncio.to_thread(self._read, after, at_hash, limit, bytes_max, report.executed.index)
         return web.Response(body=body, content_type=MEDIA_TYPE)
+
+    async def values(self, request: web.Request) -> web.Response:
+        """The body: a :class:`~txlog.sites.key_values.ValuesRequest`."""
+        wanted = decode_values_request(await request.read())
+        async with self._slots:
+            body = await asyncio.to_thread(self._encode_values, wanted)
+        return web.Response(body=body, content_type="application/json")
+
+    def _encode_values(self, wanted: ValuesRequest) -> bytes:
+        return msgspec.json.encode(self._values(self._reader, wanted))
 
     def _read(self, after: int, at_hash: bytes | None, upto: int, bytes_max: int, end: int) -> bytes:
         found, records = self._reader.read(after, at_hash, upto, bytes_max)

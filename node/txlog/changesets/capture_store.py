@@ -18,7 +18,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from threading import RLock
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import pyoxigraph as ox
@@ -31,6 +32,7 @@ from txlog.changesets.operations import EntryRefused, apply_change, apply_entry,
 from txlog.config.atomic_file import write_durably
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import CONTROL_KINDS, KIND_QUADS, Position
+from txlog.model.errors import Unavailable
 from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS
 from txlog.workers.adapter import StoreOperation
 
@@ -38,6 +40,7 @@ CHECKPOINT_ENTRIES: Final = 10_000
 CHECKPOINT_VERSION: Final = 1
 DATA_ENTRIES_MAX: Final = 500
 """Entries of data that are recorded and applied together."""
+T = TypeVar("T")
 QUADS_MAX: Final = 1_000_000
 """Quads of a change set; of a larger one only the graphs are kept."""
 
@@ -87,6 +90,8 @@ class CaptureStore:
         self._clock_ms = clock_ms
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder)
+        self._writing = RLock()
+        self._is_closed = False
         try:
             if not self.exists(folder):
                 self._begin(FileHead(start.index, start.hash, CHAIN_START), quads)
@@ -153,15 +158,20 @@ class CaptureStore:
 
     def close(self) -> None:
         """Write a checkpoint and give the folder free."""
-        if self._checkpoint.index != self._log.end.index:
-            self._make_checkpoint(self._log.end.index)
-        self._log.close()
-        del self._store
-        os.close(self._lock)
+        with self._writing:
+            if self._checkpoint.index != self._log.end.index:
+                self._make_checkpoint(self._log.end.index)
+            self._log.close()
+            self._release()
 
     def abandon(self) -> None:
         """Give the folder free as a kill would: nothing more is written, and the next start finds what is whole."""
-        self._log.abandon()
+        with self._writing:
+            self._log.abandon()
+            self._release()
+
+    def _release(self) -> None:
+        self._is_closed = True
         del self._store
         os.close(self._lock)
 
@@ -186,6 +196,14 @@ class CaptureStore:
         """The embedded store, to be read only."""
         return self._store
 
+    def read_at_end(self, read: Callable[[ox.Store], T]) -> tuple[LogEnd, T]:
+        """Read the store from any thread, between two entries. Returns the last entry, and what ``read`` found. Raises
+        :class:`Unavailable` where the store is closed."""
+        with self._writing:
+            if self._is_closed:
+                raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
+            return self._log.end, read(self._store)
+
     # -- writing
 
     def apply(self, steps: Sequence[LogStep]) -> list[ChangeSet]:
@@ -194,7 +212,8 @@ class CaptureStore:
         made: list[ChangeSet] = []
         while len(made) < len(steps):
             data = _data_steps(steps, len(made))
-            made += self._apply_data(data) if data else [self._apply_update(steps[len(made)])]
+            with self._writing:
+                made += self._apply_data(data) if data else [self._apply_update(steps[len(made)])]
         if self._log.end.index - self._checkpoint.index >= CHECKPOINT_ENTRIES:
             self._make_checkpoint(self._log.end.index)
         return made
@@ -293,9 +312,10 @@ class CaptureStore:
         # Until the log is cut, a start applies all entries above this index again, also those that were undone by then.
         lower = min(index, self._checkpoint.replay)
         self._write_checkpoint(msgspec.structs.replace(self._checkpoint, replay=lower))
-        apply_change(self._store, combine(record.change_set for record in undone).inverse())
-        self._make_checkpoint(index)
-        self._log.truncate(index)
+        with self._writing:
+            apply_change(self._store, combine(record.change_set for record in undone).inverse())
+            self._make_checkpoint(index)
+            self._log.truncate(index)
         return undone
 
     def prune(self, keep_ms: int) -> None:

@@ -26,6 +26,7 @@ from txlog.cli import (
     rejoin_commands,
     repository_commands,
     settings_commands,
+    site_commands,
     split_commands,
     synchro_commands,
     top_commands,
@@ -63,6 +64,7 @@ app.add_typer(archive_commands.app, name="archive")
 app.add_typer(point_commands.app, name="restore-point")
 app.add_typer(repository_commands.app, name="repository", hidden=True)  # no manifest configures several yet
 app.add_typer(link_commands.app, name="link")
+app.add_typer(site_commands.app, name="site")
 app.add_typer(journal_commands.journal_app, name="journal")
 app.add_typer(user_commands.user_app, name="user")
 

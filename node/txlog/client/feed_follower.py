@@ -31,8 +31,8 @@ class FeedFollower:
 
     ``start``: ``now``, ``INDEX``, ``INDEX:HASH`` (compared) or ``EPOCH:INDEX:HASH``. ``until``: the index at which the
     stream ends; None: never. ``settled``: only final entries, which no rejoin moves. ``change_sets``: each entry is
-    what it deleted and added; masters of a data centre that makes none are passed over. The follower moves to the next
-    master when one does not answer, ends the feed, or is not as far.
+    what it deleted and added; masters of a data centre that makes none are passed over. ``open_master(url)``: a
+    client. The follower moves to the next master when one does not answer, ends the feed, or is not as far.
 
     Raises :class:`LogDiverged`, :class:`LogGone` or :class:`NoChangeSets` when each master answers with one of them.
     Raises :class:`Unavailable` when none has answered in ``patience_s`` seconds (None: it waits for ever, once one has
@@ -49,6 +49,7 @@ class FeedFollower:
         heartbeat_s: int = 5,
         change_sets: bool = False,
         sleep: Callable[[float], None] = time.sleep,
+        open_master: Callable[[str], MasterClient] = MasterClient,
     ) -> None:
         assert urls, "at least one master"
         if start != "now":
@@ -63,6 +64,7 @@ class FeedFollower:
         self._heartbeat_s = heartbeat_s
         self._change_sets = change_sets
         self._sleep = sleep
+        self._open_master = open_master
         self._answered = False
         self._greeted = False
 
@@ -97,7 +99,7 @@ class FeedFollower:
 
     def _events_from(self, url: str) -> Iterator[FeedEvent]:
         """The events of one master's feed, until that feed ends."""
-        with MasterClient(url) as master:
+        with self._open_master(url) as master:
             feed = master.watch(
                 self.id,
                 until=self._until,

@@ -32,6 +32,7 @@ from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
 from txlog.config.recovery_policy import BootstrapSpec
 from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
+from txlog.config.site_specs import LinkedSites, find_site_error
 from txlog.config.telemetry_spec import TelemetrySpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
@@ -242,7 +243,7 @@ _ANY_OXIGRAPH = (
 )
 
 
-class ClusterSpec(Preferences):
+class ClusterSpec(LinkedSites, Preferences):
     """One data centre of a cluster: its masters, workers and pipeline."""
 
     model_config = ConfigDict(
@@ -433,6 +434,13 @@ class ClusterSpec(Preferences):
             raise expected_error(NEEDS_OXIGRAPH, "changeSets", "enabled")
         if self.split_recovery == "None":
             raise expected_error(NEEDS_ONE_ORDER, "changeSets", "enabled")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sites(self) -> Self:
+        wrong = find_site_error(self, self.change_sets.enabled, bool(self.durability.graphs))
+        if wrong is not None:
+            raise wrong
         return self
 
     @model_validator(mode="after")

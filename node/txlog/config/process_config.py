@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.durability_specs import GraphRuleSpec
+from txlog.config.site_specs import SITE_NAME
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
@@ -431,3 +432,27 @@ class ChangeSetsConfig(StrictModel):
     replay_max: int = Field(
         default=1_000_000, ge=0, description="entries of the log that an empty store executes; else it copies a worker"
     )
+
+
+class OtherSiteConfig(StrictModel):
+    """The site from which a link imports."""
+
+    name: str = Field(pattern=SITE_NAME)
+    masters: list[str] = Field(min_length=1, description="URLs of its masters")
+    token_file: Path | None = Field(default=None, description="the token of a user there, without it none is shown")
+
+
+class SiteLinkConfig(StrictModel):
+    """The process that imports the changes of another site."""
+
+    data_center: str
+    site: str = Field(pattern=SITE_NAME)
+    repository: str
+    masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre")
+    other: OtherSiteConfig
+    folder: Path = Field(description="of the version table")
+    key: Literal["property", "subject", "quad"] = "property"
+    lag_ms: int = Field(default=1000, ge=0, description="between two imports")
+    keys_max: int = Field(default=10_000, ge=1, description="keys of a batch")
+    rows_max: int = Field(default=1_000_000, ge=1, description="changes that wait for the other site")
+    max_clock_skew_ms: int = Field(default=60_000, ge=0, description="by which the other site's clock may be ahead")

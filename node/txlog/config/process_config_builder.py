@@ -22,14 +22,18 @@ from txlog.config.process_config import (
     MasterArchiveConfig,
     MasterChangeSetsConfig,
     NodeConfig,
+    OtherSiteConfig,
     PeerConfig,
     RehearsalConfig,
     S3Config,
+    SiteLinkConfig,
     TargetConfig,
     TracesConfig,
     WorkerConfig,
 )
 
+SITE_TOKEN_FILE = "token"
+"""In the Secret of another site."""
 ARCHIVED_MIN_S = 60.0
 ARCHIVED_DELAYS = 2
 """A rehearsal waits for the archiver so many times ``archive.maxDelay``, and at least so long."""
@@ -207,6 +211,32 @@ def build_change_sets_config(
         peer_token_file=token_file,
         keep_ms=policy.keep,
     )
+
+
+def build_site_link_configs(
+    cluster: TxLogCluster, masters: Sequence[str], folder: Path, secret_folder: Callable[[str], Path]
+) -> list[SiteLinkConfig]:
+    """The links of this data centre. ``folder``: of all of them. ``secret_folder``: of a Secret, by its name."""
+    spec = cluster.spec
+    return [
+        SiteLinkConfig(
+            data_center=cluster.data_center,
+            site=spec.site or "",
+            repository=cluster.repository,
+            masters=list(masters),
+            other=OtherSiteConfig(
+                name=each.name,
+                masters=each.urls,
+                token_file=secret_folder(each.token_secret_ref.name) / SITE_TOKEN_FILE
+                if each.token_secret_ref is not None
+                else None,
+            ),
+            folder=folder / each.name,
+            key=each.key,
+            lag_ms=each.lag,
+        )
+        for each in spec.sites
+    ]
 
 
 def build_rehearsal_config(

@@ -24,6 +24,7 @@ from txlog.config.process_config import (
     NodeConfig,
     PipelineConfig,
     RehearsalConfig,
+    SiteLinkConfig,
     TargetConfig,
     WorkerConfig,
 )
@@ -33,6 +34,7 @@ from txlog.config.process_config_builder import (
     build_change_sets_config,
     build_node_config,
     build_rehearsal_config,
+    build_site_link_configs,
     build_target_config,
     build_traces_config,
     worker_names,
@@ -52,6 +54,8 @@ from txlog.local.process_spec import (
     loopback_url,
     master_program,
     pipeline_program,
+    site_link_name,
+    site_link_program,
 )
 from txlog.local.state_folder import MasterLocation, StateFolder, Topology, WorkerChanges, WorkerLocation
 
@@ -99,6 +103,7 @@ class ProcessPlan:
     """The same."""
     change_set_configs: Mapping[str, ChangeSetsConfig] = field(default_factory=dict)
     """By data centre; only those that make change sets."""
+    site_link_configs: Sequence[SiteLinkConfig] = ()
 
     @property
     def port_names(self) -> list[str]:
@@ -145,7 +150,8 @@ def _worker_engines(manifest: ClusterManifest) -> set[str]:
 
 def _process_names(manifest: ClusterManifest) -> list[str]:
     dc = manifest.data_center
-    others = [f"{dc}-pipeline", f"{dc}-archiver", change_sets_name(dc)]
+    sites = [site_link_name(dc, each.name) for each in manifest.cluster.spec.sites]
+    others = [f"{dc}-pipeline", f"{dc}-archiver", change_sets_name(dc), *sites]
     return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), *others]
 
 
@@ -239,9 +245,10 @@ def make_plan(
         if (config := _archiver_config(manifest, topology, state)) is not None
     }
     programs += [archiver_program(data_center, state, python) for data_center in archivers]
-    captures = [_change_sets_config(manifest, topology, state, ports) for manifest in manifests]
-    change_sets = {config.data_center: config for config in captures if config is not None}
+    change_sets = _change_sets_configs(manifests, topology, state, ports)
     programs += [change_sets_program(config, state, python) for config in change_sets.values()]
+    sites = [config for manifest in manifests for config in _site_link_configs(manifest, topology, state)]
+    programs += [site_link_program(config, python, state.own_environment) for config in sites]
     backups = {
         manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
         for manifest in manifests
@@ -254,7 +261,7 @@ def make_plan(
         if (plan := _rehearsal_plan(manifest, topology, state)) is not None
     }
     return ProcessPlan(
-        topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals, change_sets
+        topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals, change_sets, sites
     )
 
 
@@ -317,15 +324,25 @@ def _archiver_config(manifest: ClusterManifest, topology: Topology, state: State
     return build_archiver_config(manifest.cluster, masters, state.secret)
 
 
-def _change_sets_config(
-    manifest: ClusterManifest, topology: Topology, state: StateFolder, ports: Mapping[str, int]
-) -> ChangeSetsConfig | None:
+def _change_sets_configs(
+    manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder, ports: Mapping[str, int]
+) -> dict[str, ChangeSetsConfig]:
+    """By data centre; only those that make change sets."""
+    found: dict[str, ChangeSetsConfig] = {}
+    for cluster in (each.cluster for each in manifests if each.cluster.spec.change_sets.enabled):
+        dc = cluster.data_center
+        masters, port = [master.url for master in topology.masters_of(dc)], ports[change_sets_name(dc)]
+        folder, token = state.change_sets(dc), state.token_file
+        config = build_change_sets_config(cluster, masters, folder=folder, port=port, token_file=token)
+        assert config is not None, "it is enabled"
+        found[dc] = config
+    return found
+
+
+def _site_link_configs(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> list[SiteLinkConfig]:
     dc = manifest.data_center
     masters = [master.url for master in topology.masters_of(dc)]
-    if not manifest.cluster.spec.change_sets.enabled:
-        return None
-    folder, port = state.change_sets(dc), ports[change_sets_name(dc)]
-    return build_change_sets_config(manifest.cluster, masters, folder=folder, port=port, token_file=state.token_file)
+    return build_site_link_configs(manifest.cluster, masters, state.sites(dc), state.secret)
 
 
 def _rehearsal_plan(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> RehearsalPlan | None:

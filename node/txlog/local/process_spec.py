@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from txlog.config.process_config import ChangeSetsConfig, NodeConfig
+from txlog.config.process_config import ChangeSetsConfig, NodeConfig, SiteLinkConfig
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
 from txlog.local.state_folder import MasterLocation, StateFolder
 
-Role = Literal["worker", "links", "master", "pipeline", "archiver", "changesets"]
+Role = Literal["worker", "links", "master", "pipeline", "archiver", "changesets", "site"]
 
 
 @dataclass(frozen=True)
@@ -96,4 +96,21 @@ def change_sets_program(config: ChangeSetsConfig, state: StateFolder, python: st
         url=loopback_url(config.port),
         ready_path="/health/ready",
         stop_timeout_s=30.0,
+    )
+
+
+def site_link_name(data_center: str, other: str) -> str:
+    """Name of the process that imports the changes of another site."""
+    return f"{data_center}-from-{other}"
+
+
+def site_link_program(config: SiteLinkConfig, python: str, environment: Mapping[str, str]) -> ProcessSpec:
+    """The process that imports the changes of another site."""
+    return ProcessSpec(
+        name=site_link_name(config.data_center, config.other.name),
+        role="site",
+        data_center=config.data_center,
+        command=(python, "-m", "txlog.sites", "--config", str(config.folder / "config.json")),
+        environment=dict(environment),
+        stop_timeout_s=15.0,
     )

@@ -209,6 +209,10 @@ class StateFolder:
         """The folder of a data centre's change sets."""
         return self.root / "capture" / data_center
 
+    def sites(self, data_center: str) -> Path:
+        """The folder of a data centre's links from other sites."""
+        return self.root / "sites" / data_center
+
     def rehearsal(self, data_center: str) -> Path:
         """The configuration of a data centre's rehearsals."""
         return self.root / "rehearsals" / f"{data_center}.json"

@@ -54,7 +54,7 @@ from txlog.supervision.retry_delay import next_delay_s
 
 log = logging.getLogger("txlog.local")
 
-STOP_ORDER: Final = ("pipeline", "archiver", "changesets", "master", "worker", "links")
+STOP_ORDER: Final = ("site", "pipeline", "archiver", "changesets", "master", "worker", "links")
 """Readers before what they read; the processes of a group end together."""
 LINK_PROXY_TIMEOUT_S: Final = 10.0
 STATUS_TIMEOUT_S: Final = 2.0
@@ -183,6 +183,8 @@ class Supervisor:
             self.state.write_config(self.state.archiver(data_center), archiver)
         for data_center, change_sets in self.plan.change_set_configs.items():
             self.state.write_config(self.state.change_sets(data_center) / "config.json", change_sets)
+        for link in self.plan.site_link_configs:
+            self.state.write_config(link.folder / "config.json", link)
         for data_center, rehearsal in self.plan.rehearsal_plans.items():
             self.state.write_config(self.state.rehearsal(data_center), rehearsal.config)
         for data_center, duties in self.plan.duty_configs.items():

@@ -21,6 +21,7 @@ from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.recovery_view import RecoveryHandler
 from txlog.server.admin.restore_points import RestorePointHandler
 from txlog.server.admin.settings import SettingsHandler
+from txlog.server.admin.site_reports import SiteReports
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
 from txlog.server.admin.status import StatusHandler
@@ -32,6 +33,7 @@ from txlog.server.admin.worker_repairs import WorkerRepairs
 from txlog.server.console.live_view import LiveViewHandler
 from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.change_set_source import ChangeSetSource
+from txlog.server.feed.key_values import KeyValueHandler
 from txlog.server.feed.log_pages import LogPageHandler
 from txlog.server.feed.trace_contexts import TraceContextHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
@@ -132,6 +134,7 @@ class LogRoutes:
         self._handlers = (
             self.writes,
             self.reads,
+            KeyValueHandler(site, self.change_set_source),
             NdjsonWriteHandler(site),
             NamespaceHandler(site, self.writes),
             RepositoryHandler(site, self.reads.router),
@@ -152,6 +155,7 @@ class LogRoutes:
             ),
             self._archive,
             self._change_sets,
+            SiteReports(),
             RestorePointHandler(site),
             self._skip_handler,
             self._views,

@@ -47,6 +47,7 @@ from txlog.server.admin.restore_points import RestorePointRequest
 from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.synchronous_view import AdoptVotesRequest
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
+from txlog.sites.link_report import LinkReport
 from txlog.supervision.duties import DutyKind
 from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
@@ -82,6 +83,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     ArchivePlace: "ArchivePlace",
     ArchiveReport: "ArchiveReport",
     ChangeSetReport: "ChangeSetReport",
+    LinkReport: "LinkReport",
     RehearsalReport: "RehearsalReport",
     RestorePointRequest: "NewRestorePoint",
     AddMasterRequest: "AddMaster",

@@ -109,6 +109,12 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _query_parameter("keys", {"enum": ["1"]}, "with idempotency keys, and never above the stable index"),
         _query_parameter("effects", {"enum": ["payloads", "names"]}, "what a page with keys has of synchronous ones"),
     ),
+    ("POST", "/txlog/site/values"): _operation(
+        "the quads of keys at a final position",
+        _ok(object_of(values=array_of(array_of(STRING))), "of each key its quads, as lines of N-Quads")
+        | {"410": _response("change sets are no longer kept from there on", schema_ref("Error"))},
+        body=object_of(index=COUNT, kind={"enum": ["property", "subject", "quad"]}, keys=array_of(STRING)),
+    ),
     ("GET", "/txlog/watch"): _operation(
         "the log as a feed; it ends at `until` only",
         {
@@ -234,6 +240,13 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         "how far the change sets of this data centre are",
         _ok(object_of(index=COUNT)),
         body=schema_ref("ChangeSetReport"),
+    ),
+    ("GET", "/txlog/sites"): _operation(
+        "how far the links of this data centre are",
+        _ok(object_of(links=array_of(ANY_OBJECT)), "of each a LinkReport and `reportedSecondsAgo`"),
+    ),
+    ("POST", "/txlog/sites"): _operation(
+        "how far a link of this data centre is", _ok(object_of(known=COUNT)), body=schema_ref("LinkReport")
     ),
     ("POST", "/txlog/rehearsals"): _operation(
         "the result of a rehearsed recovery of this data centre",

@@ -4,17 +4,29 @@ sets. This master compares each entry with its own log before it passes it on.""
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Position
-from txlog.model.errors import LogAhead, LogDiverged, LogGone, NoChangeSets, PeerFault, TxLogError, Unavailable
+from txlog.model.errors import (
+    BadInput,
+    LogAhead,
+    LogDiverged,
+    LogGone,
+    NoChangeSets,
+    PeerFault,
+    TooLarge,
+    TxLogError,
+    Unavailable,
+)
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
+from txlog.sites.key_values import VALUES_PATH
 from txlog.wire.change_feed import FeedEvent
 from txlog.wire.change_page import PAGES_PATH, ChangePage, change_event, change_set_token, decode_change_page
 
@@ -23,7 +35,11 @@ LARGE_BYTES: Final = 1 << 20
 """A larger page is decoded in a thread."""
 CONNECT_S: Final = 2.0
 READ_S: Final = 30.0
-_ERRORS: Final = {"ChangesGone": LogGone, "LogAhead": LogAhead, "LogDiverged": LogDiverged}
+_ERRORS: Final[dict[str, type[TxLogError]]] = {
+    "ChangesGone": LogGone,
+    "NeedsState": LogGone,
+    **{each.__name__: each for each in (BadInput, LogAhead, LogDiverged, TooLarge)},
+}
 
 
 class ChangeSetSource:
@@ -66,15 +82,20 @@ class ChangeSetSource:
             previous = change.hash
         return events
 
-    async def _page(self, after: int, at_hash: bytes | None, upto: int, bytes_max: int) -> ChangePage:
+    async def values(self, body: bytes) -> bytes:
+        """The values of keys: what the process answers to this body (:mod:`txlog.sites.key_values`). Errors as of
+        :meth:`position`; :class:`LogGone` also after a change that was not kept."""
         config = self._context.config.change_sets
         assert config is not None, "checked before"
-        query: dict[str, Any] = {"after": after, "upto": upto, "maxBytes": bytes_max}
-        if at_hash is not None:
-            query["hash"] = at_hash.hex()
-        url = f"{config.url.rstrip('/')}{PAGES_PATH}?{urlencode(query)}"
+        return await self._ask(self._open_session().post(f"{config.url.rstrip('/')}{VALUES_PATH}", **self._with(body)))
+
+    def _with(self, body: bytes | None = None) -> dict[str, Any]:
+        return {"headers": {"Authorization": self._authorization}} | ({} if body is None else {"data": body})
+
+    @staticmethod
+    async def _ask(request: AbstractAsyncContextManager[ClientResponse]) -> bytes:
         try:
-            async with self._open_session().get(url, headers={"Authorization": self._authorization}) as answer:
+            async with request as answer:
                 body = await answer.read()
         except (TimeoutError, ClientError, OSError) as lost:
             raise Unavailable(
@@ -82,6 +103,16 @@ class ChangeSetSource:
             ) from lost
         if answer.status != 200:
             raise _error_of(answer.status, body)
+        return body
+
+    async def _page(self, after: int, at_hash: bytes | None, upto: int, bytes_max: int) -> ChangePage:
+        config = self._context.config.change_sets
+        assert config is not None, "checked before"
+        query: dict[str, Any] = {"after": after, "upto": upto, "maxBytes": bytes_max}
+        if at_hash is not None:
+            query["hash"] = at_hash.hex()
+        url = f"{config.url.rstrip('/')}{PAGES_PATH}?{urlencode(query)}"
+        body = await self._ask(self._open_session().get(url, **self._with()))
         try:
             if len(body) > LARGE_BYTES:
                 return await asyncio.to_thread(decode_change_page, config.url, body)

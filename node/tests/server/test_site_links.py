@@ -1,0 +1,287 @@
+"""Two clusters of real masters, stores and change sets, linked both ways by real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+from master_cluster import Cluster, until
+from test_change_sets import Capturing
+from worker_driver import Driver, OxigraphProcess
+
+from e2e.lib.ports import free_ports
+from txlog.config.process_config import SiteLinkConfig
+from txlog.server.admin.site_reports import SiteReports
+from txlog.sites.link_report import LinkReport, LinkState
+from txlog.sites.site_link import SiteLink
+from txlog.telemetry.event_log import EventLog
+
+QUADS = {"Accept": "application/n-quads"}
+VALUES = "/txlog/site/values"
+
+
+class Site:
+    """A cluster of one master with one store and its change sets."""
+
+    def __init__(self, name: str, folder: Path, **more: Any) -> None:
+        folder.mkdir()
+        self.name, self.folder = name, folder
+        self.store = OxigraphProcess(folder / "store")
+        [port] = free_ports(1)
+        graphs = {"updates_without_graph": "all"} if name == "lon" else {}
+        config = {
+            "workers": [{"name": "w-1", "url": self.store.url}],
+            "change_sets": {"url": f"http://127.0.0.1:{port}"},
+        }
+        self.cluster = Cluster(folder, 1, **config, **graphs, **more)
+        self._port = port
+        self.link: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        await self.cluster.start()
+        self.driver = Driver(self.cluster.url(0), "w-1", self.store)
+        self.capturing = Capturing(self.folder, self.cluster, self.driver, self._port)
+        self.capturing.start()
+
+    def link_config(self, other: Site, **changes: Any) -> dict[str, Any]:
+        return {
+            "data_center": "uk",
+            "site": self.name,
+            "repository": "demo",
+            "masters": [self.cluster.url(0)],
+            "other": {"name": other.name, "masters": [other.cluster.url(0)]},
+            "folder": str(self.folder / "link"),
+            "lag_ms": 0,
+            **changes,
+        }
+
+    def start_link(self, other: Site, **changes: Any) -> None:
+        config = self.link_config(other, **changes)
+        path = self.folder / "link.json"
+        path.write_text(json.dumps(config))
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with (self.folder / "link.log").open("ab") as log:
+            command = [sys.executable, "-m", "txlog.sites", "--config", str(path)]
+            self.link = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    async def end_link(self, how: int) -> int | None:
+        if self.link is None:
+            return None
+        self.link.send_signal(how)
+        link, self.link = self.link, None
+        return await asyncio.to_thread(link.wait, 30)
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "link.log").read_text().splitlines() if line[:1] == "{"]
+
+    async def write(self, text: str) -> None:
+        await self.cluster.write(0, text)
+
+    async def quads(self) -> set[str]:
+        text = await self.cluster.get(0, "/repositories/demo/statements", headers=QUADS)
+        return {str(quad) for quad in ox.parse(text.encode(), ox.RdfFormat.N_QUADS) if "urn:txlog:" not in str(quad)}
+
+    async def stable(self) -> int:
+        return int((await self.cluster.get(0, "/txlog/status"))["stable"]["index"])
+
+    async def close(self) -> None:
+        await self.end_link(signal.SIGKILL)
+        await self.capturing.stop()
+        await self.cluster.close()
+        await asyncio.to_thread(self.driver.close)
+        with contextlib.suppress(ProcessLookupError):
+            self.store.kill()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[Site, Site]]:
+    sites = Site("lon", tmp_path / "lon"), Site("nyc", tmp_path / "nyc")
+    for each in sites:
+        await each.start()
+    yield sites
+    for each in sites:
+        await each.close()
+
+
+async def equal(lon: Site, nyc: Site) -> set[str] | None:
+    """What both hold; None while they differ, or one of them has not applied its log."""
+    one, other = await lon.quads(), await nyc.quads()
+    return (one or {""}) if one == other else None
+
+
+async def at_rest(lon: Site, nyc: Site) -> set[str]:
+    """What both hold when nothing is written any more."""
+    seen: list[object] = []
+
+    async def is_quiet() -> set[str] | None:
+        found = await equal(lon, nyc)
+        seen.append((found, await lon.stable(), await nyc.stable()))
+        return found if len(seen) > 40 and all(each == seen[-1] for each in seen[-40:]) else None
+
+    return set(await until(is_quiet))
+
+
+@pytest.mark.timeout(240)
+async def test_both_sites_end_equal_though_links_are_killed(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    lon.start_link(nyc)
+    nyc.start_link(lon)
+    rng = random.Random(7)
+    await lon.write('INSERT DATA { <urn:s0> <urn:p> "lon" . GRAPH <urn:g> { <urn:s0> <urn:p> "lon" } }')
+    await until(lambda: _holds(nyc, '<urn:s0> <urn:p> "lon"'))
+    for number in range(60):
+        site = rng.choice(pair)
+        subject, graph = f"<urn:s{rng.randrange(4)}>", rng.choice(["", "GRAPH <urn:g> "])
+        one, where = f"{subject} <urn:p> ?o", f"{graph}{{ {subject} <urn:p> ?o }}" if graph else f"{subject} <urn:p> ?o"
+        new = f'{subject} <urn:p> "{number}"'
+        await site.write(
+            rng.choice(
+                [
+                    f"INSERT DATA {{ {graph}{{ {new} }} }}" if graph else f"INSERT DATA {{ {new} }}",
+                    f"DELETE {{ {where} }} WHERE {{ {where} }}",
+                    f"DELETE {{ {where} }} INSERT {{ {where.replace(one, new)} }} WHERE {{ {where} }}",
+                ]
+            )
+        )
+        if number % 15 == 14:
+            killed, other = (lon, nyc) if number % 2 else (nyc, lon)
+            await killed.end_link(signal.SIGKILL)
+            if number % 3 == 2:
+                for path in (killed.folder / "link").glob("versions.sqlite*"):
+                    path.unlink()
+            killed.start_link(other)
+    held = await at_rest(lon, nyc)
+    await lon.write('INSERT DATA { <urn:last> <urn:p> "lon" }')
+    await until(lambda: _holds(nyc, '<urn:last> <urn:p> "lon"'))
+    await nyc.write("DELETE WHERE { <urn:last> ?p ?o }")
+    await until(lambda: equal(lon, nyc))
+    assert await at_rest(lon, nyc) == held - {""}, "a delete at the other site counts"
+    for site, other in (pair, (nyc, lon)):
+        [report] = (await site.cluster.get(0, "/txlog/sites"))["links"]
+        assert (report["site"], report["other"], report["state"]) == (site.name, other.name, "Online")
+        assert (report["keysWaiting"], report["correctionsWaiting"]) == (0, 0)
+        assert report["cursor"] > 0
+        assert await site.end_link(signal.SIGTERM) == 0
+        assert not [each for each in site.events() if each["event"] == "LinkStopped"]
+
+
+async def _holds(site: Site, quad: str) -> bool:
+    return quad in await site.quads()
+
+
+@pytest.mark.timeout(120)
+async def test_a_value_is_read_at_a_final_position_and_what_is_wrong_is_refused(pair: tuple[Site, Site]) -> None:
+    lon, _ = pair
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" , "2" }')
+    await lon.write('DELETE DATA { <urn:a> <urn:p> "1" }')
+    await lon.capturing.captured(2)
+    body = {"index": 1, "kind": "property", "keys": ["<urn:a> <urn:p>", "<urn:b> <urn:p>"]}
+    found = await lon.cluster.post(0, VALUES, json.dumps(body), 200)
+    assert found == {"values": [['<urn:a> <urn:p> "1" .', '<urn:a> <urn:p> "2" .'], []]}
+    for change, status, reason in (
+        ({"index": 9}, 409, "Ahead"),
+        ({"hash": "00" * 16}, 409, "Diverged"),
+        ({"kind": "graph"}, 400, ""),
+        ({"keys": ["<urn:a>"]}, 400, ""),
+    ):
+        refused = await lon.cluster.post(0, VALUES, json.dumps(body | change), status)
+        assert reason in json.dumps(refused)
+
+
+@pytest.mark.timeout(120)
+async def test_a_site_without_its_first_change_sets_needs_a_copy(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await lon.capturing.stop()
+    shutil.rmtree(lon.folder / "changesets")
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
+    await until(lambda: _holds(lon, '<urn:a> <urn:p> "1"'))
+    lon.capturing.start(replay_max=0)  # it begins with a copy of the store
+    nyc.start_link(lon)
+    await until(lambda: [e for e in nyc.events() if e["event"] == "LinkStopped" and "NeedsState" in json.dumps(e)])
+    [report] = (await nyc.cluster.get(0, "/txlog/sites"))["links"]
+    assert (report["state"], report["cursor"]) == ("NeedsState", 0)
+    assert nyc.link is not None
+    assert nyc.link.poll() is None
+
+
+@pytest.mark.timeout(120)
+async def test_what_a_link_cannot_go_on_with_is_named(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" . <urn:b> <urn:p> "1" }')
+    for other, changes, state in ((nyc, {}, "OtherCluster"), (lon, {"rows_max": 1}, "NeedsState")):
+        nyc.start_link(other, **changes)
+        await until(
+            lambda state=state: [e for e in nyc.events() if e["event"] == "LinkStopped" and e["state"] == state]
+        )
+        assert await nyc.end_link(signal.SIGTERM) == 0
+    assert not await nyc.quads()
+
+
+@pytest.mark.timeout(120)
+async def test_a_site_whose_clock_is_ahead_is_waited_for(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
+    behind_ms, stop = [100_000], threading.Event()
+    config = SiteLinkConfig.model_validate(nyc.link_config(lon))
+    link = SiteLink(config, EventLog("nyc", io.StringIO()), now_ms=lambda: time.time_ns() // 1_000_000 - behind_ms[0])
+    running = asyncio.create_task(asyncio.to_thread(link.run, stop))
+    try:
+        await until(lambda: link.report.state == LinkState.CLOCK_SKEW)
+        assert not await nyc.quads()
+        behind_ms[0] = 0
+        await until(lambda: _holds(nyc, '<urn:a> <urn:p> "1"'))
+    finally:
+        stop.set()
+        await running
+
+
+@pytest.mark.timeout(120)
+async def test_entries_are_as_small_as_the_masters_take_them(tmp_path: Path) -> None:
+    lon, nyc = Site("lon", tmp_path / "lon"), Site("nyc", tmp_path / "nyc", limits={"body_bytes": 4096})
+    for each in (lon, nyc):
+        await each.start()
+    try:
+        for number in range(60):
+            await lon.write(f'INSERT DATA {{ <urn:s{number}> <urn:p> "{"x" * 90}{number}" }}')
+        nyc.start_link(lon)
+        await until(lambda: equal(lon, nyc))
+        assert len(await nyc.quads()) == 60
+        await lon.write(f'INSERT DATA {{ <urn:large> <urn:p> "{"x" * 6000}" }}')
+        await until(lambda: [e for e in nyc.events() if e["event"] == "LinkStopped" and e["state"] == "NeedsState"])
+    finally:
+        for each in (lon, nyc):
+            await each.close()
+
+
+async def test_a_report_of_a_link_is_taken_and_what_is_none_is_refused(one: Cluster) -> None:
+    report = {"site": "lon", "other": "nyc", "state": "Online", "cursor": 7}
+    assert await one.post(0, "/txlog/sites", json.dumps(report), 200) == {"known": 1}
+    [found] = (await one.get(0, "/txlog/sites"))["links"]
+    assert (found["state"], found["cursor"], found["error"]) == ("Online", 7, "")
+    for wrong in ("{", json.dumps(report | {"cursor": "x"}), json.dumps({"site": "lon"})):
+        await one.post(0, "/txlog/sites", wrong, 400)
+
+
+def test_a_link_that_reports_nothing_more_is_silent() -> None:
+    now = [0.0]
+    reports = SiteReports(lambda: now[0])
+    reports.take(LinkReport("lon", "nyc", LinkState.ONLINE, cursor=7))
+    for seconds, state in ((29.0, "Online"), (31.0, "Silent")):
+        now[0] = seconds
+        [found] = reports.describe()
+        assert (found["state"], found["cursor"], found["reportedSecondsAgo"]) == (state, 7, seconds)

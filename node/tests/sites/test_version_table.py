@@ -1,0 +1,106 @@
+"""The version table: what was saved is there again, whole, whenever the process or the file ends."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from table_steps import COUNT, IDENTITY, state, step
+
+from txlog.sites.keys import KeyKind
+from txlog.sites.site_book import SiteBook
+from txlog.sites.version_table import OtherLink, UnknownVersionTable, VersionTable
+
+PROGRAM = Path(__file__).parent / "killed_table.py"
+FILE = "versions.sqlite"
+
+
+def reference() -> list[tuple[dict[str, object], dict[str, object]]]:
+    """Both books after each entry."""
+    found = []
+    table = type("Books", (), {})()
+    table.mine, table.theirs = SiteBook("lon", "nyc", KeyKind.PROPERTY), SiteBook("nyc", "lon", KeyKind.PROPERTY)
+    for _ in range(COUNT):
+        found.append((_copied(table.mine), _copied(table.theirs)))
+        step(table)
+    return [*found, (_copied(table.mine), _copied(table.theirs))]
+
+
+def _copied(book: SiteBook) -> dict[str, object]:
+    return dict(msgspec.to_builtins(state(book), builtin_types=(bytes,), str_keys=False))
+
+
+def both(table: VersionTable) -> tuple[dict[str, object], dict[str, object]]:
+    return _copied(table.mine), _copied(table.theirs)
+
+
+def test_books_are_as_they_were_saved(tmp_path: Path) -> None:
+    expected = reference()
+    assert any(books[0]["needs"] for books in expected)
+    for at in range(COUNT):
+        table = VersionTable(tmp_path / FILE, IDENTITY)
+        assert table.is_new == (at == 0)
+        assert both(table) == expected[at]
+        step(table)
+        table.save()
+        step(table)  # not saved: read again
+        table.close()
+
+
+@pytest.mark.timeout(120)
+def test_a_kill_at_each_statement_leaves_a_whole_table(tmp_path: Path) -> None:
+    expected = reference()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    kills, ended, at = 0, False, 0
+    while not ended:
+        at += 13
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        command = [sys.executable, str(PROGRAM), str(folder), str(at)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        ended = done.returncode == 0
+        assert ended or done.returncode == -9, done.stderr
+        kills += not ended
+        table = VersionTable(folder / FILE, IDENTITY)
+        assert both(table) == expected[table.mine.index]
+        table.close()
+    assert kills > 10
+
+
+@pytest.mark.parametrize("damage", ["cut", "noise", "removed", "empty"])
+def test_a_damaged_table_is_begun_again(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / FILE
+    table = VersionTable(path, IDENTITY)
+    for _ in range(COUNT):
+        step(table)
+    table.save()
+    table.close()
+    data = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        path.write_bytes(data[:5000] if damage == "cut" else data[:4096] + os.urandom(len(data) - 4096))
+    again = VersionTable(path, IDENTITY)
+    assert again.is_new
+    assert both(again) == reference()[0]
+    again.close()
+
+
+def test_a_table_of_another_link_or_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    VersionTable(path, IDENTITY).close()
+    for change in ({"other_cluster": "c3"}, {"key": "quad"}, {"other": "par"}):
+        with pytest.raises(OtherLink, match="lon and nyc"):
+            VersionTable(path, msgspec.structs.replace(IDENTITY, **change))
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version=2")
+    connection.close()
+    with pytest.raises(UnknownVersionTable, match="version 2"):
+        VersionTable(path, IDENTITY)

@@ -1,0 +1,41 @@
+"""How far a link is, as its process reports it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class LinkState(StrEnum):
+    """``Online``: it imports. ``Unreachable``: a site does not answer; it tries again. ``ClockSkew``: the other site's
+    clock is ahead, so it waits. ``NeedsState``: changes are missing, which only a copy of the data brings.
+    ``OtherCluster``: one of the clusters was founded again. ``Refused``: what the log or the disk holds of the link
+    cannot be read."""
+
+    STARTING = "Starting"
+    ONLINE = "Online"
+    UNREACHABLE = "Unreachable"
+    CLOCK_SKEW = "ClockSkew"
+    NEEDS_STATE = "NeedsState"
+    OTHER_CLUSTER = "OtherCluster"
+    REFUSED = "Refused"
+
+
+class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
+    """``state``: a :class:`LinkState`, or one of a newer version. ``cursor``: the entry of the other site up to which
+    this one has imported. ``read``, ``own_read``: up to where both logs were read. ``keys_waiting``: changes after the
+    cursor. ``corrections_waiting``: keys that wait for a correction. ``entries``: batches and corrections of the link
+    in the log. ``conflicts``: keys of which one write lost."""
+
+    site: str
+    other: str
+    state: str
+    cursor: int = 0
+    read: int = 0
+    own_read: int = 0
+    keys_waiting: int = 0
+    corrections_waiting: int = 0
+    entries: int = 0
+    conflicts: int = 0
+    error: str = ""
