@@ -41,6 +41,7 @@ from txlog.server.admin.json_schema import (
     object_of,
     schema_ref,
 )
+from txlog.server.admin.bulk_loads import BulkLoadRequest
 from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.restore_points import RestorePointRequest
@@ -84,6 +85,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     ChangeSetReport: "ChangeSetReport",
     RehearsalReport: "RehearsalReport",
     RestorePointRequest: "NewRestorePoint",
+    BulkLoadRequest: "BulkLoad",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
@@ -240,6 +242,19 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         index=nullable(COUNT),
         hash=nullable(STRING),
         at=nullable(NUMBER),
+    ),
+    "BulkLoads": object_of(
+        dataCenter=STRING,
+        preparing=nullable(object_of(id=STRING, manifest=STRING, quads=COUNT)),
+        workers=array_of(
+            object_of(
+                name=STRING,
+                engine=STRING,
+                state=STRING,
+                index=COUNT,
+                bulk=nullable(object_of(mode=STRING, load=STRING, phase=STRING, quads=COUNT, error=nullable(STRING))),
+            )
+        ),
     ),
     "Live": LIVE,
     "Recovery": RECOVERY,
