@@ -85,6 +85,7 @@ class HeldBody:
         self._ends = self._dropped = False
         self._connection: http.client.HTTPConnection | None = None
         self._kept_until = 0.0
+        self.began_at = time.monotonic()
         self.keep()
         self.quads = 0
         self.error: str | None = None
@@ -131,7 +132,7 @@ class HeldBody:
                     self._phase = BodyPhase.HELD
             while not self._commanded.wait(DRIP_S):
                 if time.monotonic() > self._kept_until:
-                    raise ConnectionAbortedError("nobody has asked for it any more")
+                    raise ConnectionAbortedError("it was asked for no more")
                 self._send(sock, _COMMENT)
             if not self._ends:
                 return

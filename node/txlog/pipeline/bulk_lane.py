@@ -36,6 +36,8 @@ from txlog.workers.http_transport import HttpTransport
 
 HELD_MODE = "held"
 LOCK_WAIT_S = 2.0
+RETRY_S = 5.0
+"""After the begin of a body that failed, before another one is sent ahead."""
 _RESTARTING = "Restarting"
 
 
@@ -96,17 +98,20 @@ class BulkLane:
 
     # -- preparation
 
-    def prepare(self, wanted: BulkReference | None, cluster: bytes) -> None:
-        """Follows what the masters ask for: sends the body of this load ahead, or gives up one that nobody asks for."""
+    def prepare(self, wanted: BulkReference | None, cluster: bytes, *, is_next: bool = False) -> None:
+        """Follows what the masters ask for: sends the body of this load ahead, or gives up one that no master asks for.
+        ``is_next``: the load is next in the log, so :meth:`execute` sees to a body that failed."""
         self._cluster = cluster or self._cluster
         if self._mark is not None or self._due is not None or self._foreign is not None:
             return
         if wanted is None or self.why_not() is not None:
             self.drop()
-        elif self._load != wanted or self._body is None or self._body.phase is BodyPhase.FAILED:
+        elif self._load != wanted or self._body is None:
             self._open_body(wanted)
-        else:
+        elif self._body.phase is not BodyPhase.FAILED:
             self._body.keep()
+        elif not is_next and time.monotonic() > self._body.began_at + RETRY_S:
+            self._open_body(wanted)
 
     def why_not(self) -> str | None:
         """Why this worker can get no bulk load; None where it can."""

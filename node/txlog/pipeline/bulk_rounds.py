@@ -49,7 +49,7 @@ class BulkRounds:
         if wanted is None and asked is not None:
             wanted = BulkReference(asked.id, asked.manifest, asked.quads)
         if self._log.cluster:
-            self._lane.prepare(wanted, self._log.cluster)
+            self._lane.prepare(wanted, self._log.cluster, is_next=self._due is not None)
 
     def advance(self, known: WorkerCache) -> tuple[WorkerCache, ApplyRound | None]:
         """Goes on with a load whose mark is in the worker. A round: nothing else may be applied now."""
@@ -69,7 +69,7 @@ class BulkRounds:
             assert load is not None, "the session has found it"
             at = outcome.position
             new = self._after(at or EMPTY_MARKER, Position(self._log.epoch, entry.index, entry.hash))
-            self._lane.prepare(load, self._log.cluster)
+            self._lane.prepare(load, self._log.cluster, is_next=True)
             return self._round(self._guarded(lambda: self._lane.execute(load, at, new)))
         mark = outcome.loading
         if mark is None or not may_land(mark):
