@@ -19,7 +19,7 @@ from txlog.backup.backup_errors import WorkerLoading
 from txlog.backup.dataset_load import RestoreTarget, start_load
 from txlog.backup.folder_target import FolderTarget
 from txlog.bulk.held_body import BodyPhase, HeldBody, in_flight_mark
-from txlog.bulk.load_files import LoadFolder, LoadRequest
+from txlog.bulk.load_files import LoadFolder, LoadIntent
 from txlog.bulk.load_writer import build_manifest, read_quads, write_parts
 from txlog.model.bulk_entry import BulkReference, encode_bulk_load
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
@@ -47,7 +47,7 @@ class BulkSite(OneStoreSite):
         self.parts.mkdir()
         super().__init__(folder, bulk_target={"folder": str(self.parts)})
         self.folder = LoadFolder(FolderTarget(self.parts), self.log.cluster.hex(), LOAD)
-        request = LoadRequest(LOAD, self.log.cluster.hex(), [])
+        request = LoadIntent(LOAD, self.log.cluster.hex(), [])
         self.folder.create_request(request)
         parts = write_parts(self.folder, iter([lines(quads)]), lambda _: None)
         self.load = self.folder.write_manifest(build_manifest(request, parts))

@@ -41,8 +41,8 @@ class LoadSource(msgspec.Struct, frozen=True):
     digest: str
 
 
-class LoadRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What somebody wants to load. ``graph``: takes the triples that name none; "": the default graph. ``created_at``:
+class LoadIntent(msgspec.Struct, frozen=True, rename="camel"):
+    """What is to be loaded. ``graph``: takes the triples that name none; "": the default graph. ``created_at``:
     seconds since 1970."""
 
     id: str
@@ -115,13 +115,13 @@ class LoadFolder:
 
     # -- small objects
 
-    def create_request(self, request: LoadRequest) -> None:
+    def create_request(self, request: LoadIntent) -> None:
         """Begins the load; the same request may be there already."""
         self.target.create(self.key("request.json"), msgspec.json.encode(request))
 
-    def read_request(self) -> LoadRequest:
+    def read_request(self) -> LoadIntent:
         """What is loaded. :class:`NoSuchLoad` where nothing was begun."""
-        found = self._read_json("request.json", LoadRequest)
+        found = self._read_json("request.json", LoadIntent)
         if found is None:
             raise NoSuchLoad(f"there is no load {self.load} on {self.target.location}; txlog bulk status lists them")
         return found

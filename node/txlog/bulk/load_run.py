@@ -33,7 +33,7 @@ class BulkSite(NamedTuple):
     folder: LoadFolder
 
 
-class LoadProgress(NamedTuple):
+class PreparationProgress(NamedTuple):
     """``quads``: sent to all workers so far. ``workers``: how many are ready, of how many."""
 
     quads: int
@@ -41,7 +41,7 @@ class LoadProgress(NamedTuple):
     workers: int
 
 
-ProgressCallback = Callable[[LoadProgress], None]
+ProgressCallback = Callable[[PreparationProgress], None]
 
 
 def check_sites(sites: Sequence[BulkSite]) -> None:
@@ -95,7 +95,7 @@ def prepare_load(
                 raise NotReady(f"{worker.name} ({site.name}): {worker.bulk.error if worker.bulk else phase}")
             if phase != HELD:
                 missing.append(f"{worker.name} ({site.name}): {_explain(worker, phase)}")
-        on_progress(LoadProgress(_sent(workers, load), len(working) - len(missing), len(working)))
+        on_progress(PreparationProgress(_sent(workers, load), len(working) - len(missing), len(working)))
         if working and not missing:
             return
         if time.monotonic() > until:
@@ -172,7 +172,7 @@ def await_loaded(
     while True:
         workers = [(site.name, worker) for site in sites for worker in ask_again(site, load)]
         done = [worker for _, worker in workers if worker.index >= index]
-        on_progress(LoadProgress(load.quads * len(done), len(done), len(workers)))
+        on_progress(PreparationProgress(load.quads * len(done), len(done), len(workers)))
         waits = [w for _, w in workers if w.index < index and w.state in (WorkerState.WORKING, WorkerState.BLOCKED)]
         if (done and not waits) or time.monotonic() > until:
             return workers

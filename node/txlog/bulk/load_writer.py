@@ -8,7 +8,7 @@ import pyoxigraph
 from pyoxigraph import RdfFormat
 
 from txlog.backup.part_codec import batch_lines, refuse_blank_nodes
-from txlog.bulk.load_files import CHUNK_BYTES, PART_BYTES, LoadFolder, LoadManifest, LoadPart, LoadRequest
+from txlog.bulk.load_files import CHUNK_BYTES, PART_BYTES, LoadFolder, LoadManifest, LoadPart, LoadIntent
 from txlog.model.bulk_entry import BulkReference
 from txlog.sparql import check_supported_terms
 
@@ -40,7 +40,7 @@ def write_parts(
     return parts
 
 
-def build_manifest(request: LoadRequest, parts: list[LoadPart]) -> LoadManifest:
+def build_manifest(request: LoadIntent, parts: list[LoadPart]) -> LoadManifest:
     """The manifest of a request whose parts are all written."""
     quads, plain = sum(part.quads for part in parts), sum(part.plain for part in parts)
     return LoadManifest(request.id, request.cluster, parts, quads, plain, request.sources, request.graph)

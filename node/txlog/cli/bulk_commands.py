@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from txlog.backup import BackupTarget, open_target, read_cluster_id
 from txlog.bulk.bulk_errors import NoRoom, NotReady, TooLate
-from txlog.bulk.load_files import LoadFolder, LoadManifest, LoadOutcome, LoadRequest, LoadSource, list_loads
-from txlog.bulk.load_run import BulkSite, LoadProgress, await_loaded, check_sites, commit_load, give_up, prepare_load
+from txlog.bulk.load_files import LoadFolder, LoadManifest, LoadOutcome, LoadIntent, LoadSource, list_loads
+from txlog.bulk.load_run import BulkSite, PreparationProgress, await_loaded, check_sites, commit_load, give_up, prepare_load
 from txlog.bulk.load_writer import build_manifest, stage_load, write_parts
 from txlog.cli.bulk_sources import SourceProgress, read_source
 from txlog.cli.cli_cluster import CliCluster, find_cluster
@@ -66,7 +66,7 @@ def load_files(
         wanted = [LoadSource(each.name, each.size, each.digest) for each in opened]
         request = _find_request(setting, wanted, graph or "", again)
         if request is None:
-            request = LoadRequest(secrets.token_hex(16), setting.cluster, wanted, graph or "", time.time())
+            request = LoadIntent(secrets.token_hex(16), setting.cluster, wanted, graph or "", time.time())
         home = setting.places[0].folder(request.id)
         home.create_request(request)
         sites = [BulkSite(place.name, place.masters, place.folder(request.id)) for place in setting.places]
@@ -120,7 +120,7 @@ def _target_of(state: StateFolder, data_center: str) -> BackupTarget:
     return open_target(DutyJobConfig.model_validate_json(state.duties(data_center).read_bytes()).target)
 
 
-def _find_request(setting: _Setting, sources: list[LoadSource], graph: str, again: bool) -> LoadRequest | None:
+def _find_request(setting: _Setting, sources: list[LoadSource], graph: str, again: bool) -> LoadIntent | None:
     """The load of the same files that an interrupted command has left; None where there is none."""
     for folder in list_loads(setting.places[0].target, setting.cluster):
         request, decision = folder.read_request(), folder.read_decision()
@@ -153,7 +153,7 @@ class _LoadRun:
     """One load, from its files to the workers."""
 
     def __init__(
-        self, setting: _Setting, sites: list[BulkSite], home: LoadFolder, request: LoadRequest, quiet: bool
+        self, setting: _Setting, sites: list[BulkSite], home: LoadFolder, request: LoadIntent, quiet: bool
     ) -> None:
         self._setting, self._sites, self._home, self._request = setting, sites, home, request
         self._quiet = quiet
@@ -214,7 +214,7 @@ class _LoadRun:
     def _prepare(self, reference: BulkReference, manifest: LoadManifest, timeout_s: float) -> None:
         with _bar("sending to the stores", manifest.quads, self._quiet) as update:
 
-            def show(made: LoadProgress) -> None:
+            def show(made: PreparationProgress) -> None:
                 update(made.quads // max(1, made.workers))
 
             prepare_load(self._sites, reference, timeout_s, show)
