@@ -109,8 +109,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "B17",
         "bulk-end-before-its-mark",
         LANE,
-        "        self._due, self._mark = due, mark\n        if not self._replace(due.expected, mark):\n",
-        "        self._due, self._mark = due, mark\n        body.end()\n        if not self._replace(due.expected, mark):\n",
+        "        if not self._replace(due.expected, mark):\n",
+        "        body.end()\n        if not self._replace(due.expected, mark):\n",
         f"{_LANES}test_a_lane_that_is_killed_leaves_all_or_nothing",
     ),
     _mutant(

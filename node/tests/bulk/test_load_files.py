@@ -12,7 +12,7 @@ import pytest
 from txlog.backup.backup_errors import NotCanonical
 from txlog.backup.folder_target import FolderTarget
 from txlog.bulk.bulk_errors import BulkPartDamaged, NoSuchLoad
-from txlog.bulk.load_files import LoadFolder, LoadManifest, LoadIntent, LoadSource, list_loads
+from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadManifest, LoadSource, list_loads
 from txlog.bulk.load_writer import build_manifest, read_quads, stage_load, write_parts
 from txlog.model.bulk_entry import BulkReference, decode_bulk_load, encode_bulk_load, find_bulk_load
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry

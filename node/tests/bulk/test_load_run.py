@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,7 +115,7 @@ async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run)
         page = await asyncio.to_thread(lambda: master.log_page(0, keys=True))
     assert (page.entries[0].payload, page.entries[0].key) == (encode_bulk_load(REFERENCE), bulk_key(LOAD))
     assert sum(not each.noop for each in page.entries) == 1
-    await run.fails(KeyTaken, "", run.calls.append, REFERENCE._replace(quads=99))
+    await run.fails(KeyTaken, "key", run.calls.append, REFERENCE._replace(quads=99))
 
 
 async def test_an_aborted_load_is_not_written(run: Run) -> None:
@@ -174,7 +173,7 @@ async def test_bad_input(run: Run, clusters: Any, load: str, body: Any, named: s
     ("changes", "named"),
     [
         ({"split_recovery": "None"}, "splitRecovery None"),
-        ({"graphs": [{"match": "urn:g:*", "quorum": "majority"}]}, "synchronous"),
+        ({"graphs": [{"match": "urn:g:*", "quorum": "N/2+1"}]}, "synchronous"),
         ({"change_sets": {"url": "http://127.0.0.1:1"}}, "change sets"),
     ],
 )
@@ -193,7 +192,7 @@ async def test_no_client_can_write_the_entry(run: Run) -> None:
     with MasterClient(run.url) as master:
 
         def write() -> None:
-            master.write(update)
+            master.write("demo", update.encode(), "application/sparql-update", wait_s=5.0)
 
         with pytest.raises((BadInput, Unsupported)):
             await asyncio.to_thread(write)

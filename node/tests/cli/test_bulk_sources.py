@@ -26,7 +26,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-TRIPLES = "<urn:a> <urn:p> <urn:b> .\n<urn:a> <urn:p> \"x \\n <urn:g> .\" .\n"
+TRIPLES = '<urn:a> <urn:p> <urn:b> .\n<urn:a> <urn:p> "x \\n <urn:g> ." .\n'
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,10 @@ def test_a_graph_takes_the_triples(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.nq", "a.trig"])
 def test_a_graph_leaves_quads_where_they_are(tmp_path: Path, name: str) -> None:
-    quads = {"a.nq": "<urn:a> <urn:p> 1 <urn:h> .\n", "a.trig": "<urn:h> { <urn:a> <urn:p> 1 }\n<urn:a> <urn:q> <urn:b> ."}
+    quads = {
+        "a.nq": "<urn:a> <urn:p> 1 <urn:h> .\n",
+        "a.trig": "<urn:h> { <urn:a> <urn:p> 1 }\n<urn:a> <urn:q> <urn:b> .",
+    }
     text = quads[name].replace(" 1 ", ' "1" ')
     text = text if name == "a.trig" else text + "<urn:a> <urn:q> <urn:b> .\n"
     lines, _ = read(write(tmp_path, name, text), "urn:g")
@@ -70,7 +73,7 @@ def test_a_graph_leaves_quads_where_they_are(tmp_path: Path, name: str) -> None:
 
 
 def test_blank_nodes_are_of_one_file_of_one_load(tmp_path: Path) -> None:
-    text = "_:x <urn:p> _:y .\n_:x <urn:q> \"_:x\" .\n"
+    text = '_:x <urn:p> _:y .\n_:x <urn:q> "_:x" .\n'
     path = write(tmp_path, "a.nt", text)
     first, _ = read(path)
     assert first == read(path)[0], "the same load may be continued"

@@ -39,7 +39,7 @@ def lines(count: int) -> bytes:
     return b"".join(b"<urn:s:%d> <urn:p> <urn:o:%d> <urn:g> .\n" % (n, n) for n in range(count))
 
 
-class BulkSite(OneStoreSite):
+class BulkStoreSite(OneStoreSite):
     """One store, and a target with a load of ``quads`` quads."""
 
     def __init__(self, folder: Path, quads: int = 2000) -> None:
@@ -93,8 +93,8 @@ class BulkSite(OneStoreSite):
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[BulkSite]:
-    made = BulkSite(tmp_path)
+def site(tmp_path: Path) -> Iterator[BulkStoreSite]:
+    made = BulkStoreSite(tmp_path)
     yield made
     made.close()
 
@@ -103,7 +103,7 @@ def lanes(site: OneStoreSite) -> LaneSet:
     return LaneSet(site.config, WorkerApplier)
 
 
-def drive(site: BulkSite, running: LaneSet, upto: int, seconds: float = 60.0) -> None:
+def drive(site: BulkStoreSite, running: LaneSet, upto: int, seconds: float = 60.0) -> None:
     """As a pipeline does, with a supervisor that restarts a store where a report asks for it."""
     deadline = time.monotonic() + seconds
     restarted = 0
@@ -116,7 +116,7 @@ def drive(site: BulkSite, running: LaneSet, upto: int, seconds: float = 60.0) ->
             restarted = len(site.feed.reports) + 1
 
 
-def test_a_load_that_nobody_prepared_is_in_at_its_place(site: BulkSite) -> None:
+def test_a_load_that_nobody_prepared_is_in_at_its_place(site: BulkStoreSite) -> None:
     site.insert(1)
     site.append_load()
     last = site.delete_first()
@@ -126,13 +126,13 @@ def test_a_load_that_nobody_prepared_is_in_at_its_place(site: BulkSite) -> None:
     assert site.system().markers[0].position == site.log.at(last)
 
 
-def test_a_load_may_be_the_first_entry(site: BulkSite) -> None:
+def test_a_load_may_be_the_first_entry(site: BulkStoreSite) -> None:
     last = site.append_load()
     drive(site, lanes(site), last)
     assert site.loaded() == 2000
 
 
-def test_a_held_load_is_not_seen_while_others_are_executed(site: BulkSite) -> None:
+def test_a_held_load_is_not_seen_while_others_are_executed(site: BulkStoreSite) -> None:
     site.ask()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
@@ -148,7 +148,7 @@ def test_a_held_load_is_not_seen_while_others_are_executed(site: BulkSite) -> No
     assert {report["state"] for _, report in site.feed.reports} == {"Working"}, "it is read all the while"
 
 
-def test_what_nobody_asks_for_any_more_is_given_up(site: BulkSite) -> None:
+def test_what_nobody_asks_for_any_more_is_given_up(site: BulkStoreSite) -> None:
     site.ask()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
@@ -159,13 +159,13 @@ def test_what_nobody_asks_for_any_more_is_given_up(site: BulkSite) -> None:
     assert (site.loaded(), site.system().loading) == (0, ())
 
 
-def test_a_load_that_the_log_skips_is_passed_over(site: BulkSite) -> None:
+def test_a_load_that_the_log_skips_is_passed_over(site: BulkStoreSite) -> None:
     last = site.log.skip(site.append_load())
     drive(site, lanes(site), last)
     assert site.loaded() == 0
 
 
-def test_a_damaged_part_blocks_and_is_named(site: BulkSite) -> None:
+def test_a_damaged_part_blocks_and_is_named(site: BulkStoreSite) -> None:
     (part,) = site.parts.rglob("*.nq.zst")
     whole = part.read_bytes()
     part.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -187,7 +187,7 @@ def test_a_damaged_part_blocks_and_is_named(site: BulkSite) -> None:
     assert site.loaded() == 2000
 
 
-def test_another_manifest_is_not_taken(site: BulkSite) -> None:
+def test_another_manifest_is_not_taken(site: BulkStoreSite) -> None:
     site.load = BulkReference(LOAD, "0" * 64, 2000)
     last = site.append_load()
     running = lanes(site)
@@ -202,7 +202,7 @@ def test_another_manifest_is_not_taken(site: BulkSite) -> None:
 
 
 def test_a_pipeline_without_a_target_says_so(tmp_path: Path) -> None:
-    site = BulkSite(tmp_path)
+    site = BulkStoreSite(tmp_path)
     try:
         site.config = site.config.model_copy(update={"bulk_target": None})
         last = site.append_load()
@@ -214,7 +214,7 @@ def test_a_pipeline_without_a_target_says_so(tmp_path: Path) -> None:
         site.close()
 
 
-def test_a_store_that_ends_while_it_holds_a_load_gets_it_again(site: BulkSite) -> None:
+def test_a_store_that_ends_while_it_holds_a_load_gets_it_again(site: BulkStoreSite) -> None:
     site.ask()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
@@ -228,7 +228,7 @@ def test_a_store_that_ends_while_it_holds_a_load_gets_it_again(site: BulkSite) -
 
 
 def test_a_store_that_ends_while_a_load_lands_gets_it_again(tmp_path: Path) -> None:
-    site = BulkSite(tmp_path, 45_000)
+    site = BulkStoreSite(tmp_path, 45_000)
     try:
         site.ask()
         running = lanes(site)
@@ -247,7 +247,7 @@ def test_a_store_that_ends_while_a_load_lands_gets_it_again(tmp_path: Path) -> N
         site.close()
 
 
-def test_nothing_of_a_load_lands_behind_its_marker(site: BulkSite) -> None:
+def test_nothing_of_a_load_lands_behind_its_marker(site: BulkStoreSite) -> None:
     """A lane stopped right before it ended its body. Another one takes the worker over, and only after a restart."""
     drive(site, lanes(site), site.insert(1))
     old = site.new_body()
@@ -269,7 +269,7 @@ def test_nothing_of_a_load_lands_behind_its_marker(site: BulkSite) -> None:
     assert site.loaded() == 1999, "what was deleted behind the load stays away"
 
 
-def test_restores_and_batches_leave_a_worker_alone_whose_load_may_land(site: BulkSite) -> None:
+def test_restores_and_batches_leave_a_worker_alone_whose_load_may_land(site: BulkStoreSite) -> None:
     drive(site, lanes(site), site.insert(1))
     site.append_load()
     mark = site.put_in_flight_mark()
@@ -281,7 +281,7 @@ def test_restores_and_batches_leave_a_worker_alone_whose_load_may_land(site: Bul
 
 
 @pytest.mark.parametrize("step", ["held", "marked", "ended"])
-def test_a_lane_that_is_killed_leaves_all_or_nothing(site: BulkSite, step: str) -> None:
+def test_a_lane_that_is_killed_leaves_all_or_nothing(site: BulkStoreSite, step: str) -> None:
     site.ask()
     site.insert(1)
     last = site.append_load()
@@ -322,7 +322,7 @@ LaneSet(config, WorkerApplier).apply_workers([ApplyRequest("w1", {last})], 60.0)
 
 
 def test_readers_see_none_or_all(tmp_path: Path) -> None:
-    site = BulkSite(tmp_path, 20_000)
+    site = BulkStoreSite(tmp_path, 20_000)
     seen: set[int] = set()
     over = threading.Event()
 
@@ -340,5 +340,3 @@ def test_readers_see_none_or_all(tmp_path: Path) -> None:
         reader.join()
         site.close()
     assert seen <= {0, 20_000}
-
-

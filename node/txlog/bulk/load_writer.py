@@ -8,7 +8,7 @@ import pyoxigraph
 from pyoxigraph import RdfFormat
 
 from txlog.backup.part_codec import batch_lines, refuse_blank_nodes
-from txlog.bulk.load_files import CHUNK_BYTES, PART_BYTES, LoadFolder, LoadManifest, LoadPart, LoadIntent
+from txlog.bulk.load_files import CHUNK_BYTES, PART_BYTES, LoadFolder, LoadIntent, LoadManifest, LoadPart
 from txlog.model.bulk_entry import BulkReference
 from txlog.sparql import check_supported_terms
 

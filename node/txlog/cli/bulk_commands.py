@@ -16,8 +16,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from txlog.backup import BackupTarget, open_target, read_cluster_id
 from txlog.bulk.bulk_errors import NoRoom, NotReady, TooLate
-from txlog.bulk.load_files import LoadFolder, LoadManifest, LoadOutcome, LoadIntent, LoadSource, list_loads
-from txlog.bulk.load_run import BulkSite, PreparationProgress, await_loaded, check_sites, commit_load, give_up, prepare_load
+from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadManifest, LoadOutcome, LoadSource, list_loads
+from txlog.bulk.load_run import (
+    BulkSite,
+    PreparationProgress,
+    await_loaded,
+    check_sites,
+    commit_load,
+    give_up,
+    prepare_load,
+)
 from txlog.bulk.load_writer import build_manifest, stage_load, write_parts
 from txlog.cli.bulk_sources import SourceProgress, read_source
 from txlog.cli.cli_cluster import CliCluster, find_cluster
@@ -35,6 +43,8 @@ from txlog.model.errors import BadInput, Refused, Unavailable
 app = typer.Typer(no_args_is_help=True, help="Bulk loads: many quads into all workers, without the log.")
 DISK_FACTOR: Final = 3
 """A store's files are so many times the N-Quads, while it takes them in."""
+_EXPECTED: Final = ("Working", "Blocked")
+"""Workers that should have the load when the command ends. Others load it when they are back."""
 KEY_SHARE: Final = 0.5
 """An entry whose outcome is unknown is written again within this share of ``keyRetention``."""
 
@@ -74,7 +84,7 @@ def load_files(
         reference, manifest = run.write_and_stage(opened, graph)
         outcome, workers = run.take_in(reference, manifest, prepare_s, wait_s)
     _show_loaded(request.id, manifest, outcome, workers, time.monotonic() - began, cluster.json)
-    if any(worker.index < outcome.index for _, worker in workers):
+    if any(worker.index < outcome.index and worker.state in _EXPECTED for _, worker in workers):
         raise typer.Exit(1)
 
 
@@ -105,6 +115,7 @@ def _open_setting(found: CliCluster, closing: ExitStack) -> _Setting:
     with MasterClient(found.masters[0]) as first:
         cluster = read_cluster_id([first])
     topology = found.state.topology()
+    _refuse_others(found, [each.node for each in topology.masters])
     places = []
     for name, urls in found.data_centers.items():
         masters = [BulkCalls(url) for url in urls]
@@ -114,6 +125,14 @@ def _open_setting(found: CliCluster, closing: ExitStack) -> _Setting:
         target = _target_of(found.state, name)
         places.append(_Place(name, masters, target, cluster, [found.state.worker(each) for each in workers]))
     return _Setting(found, cluster, places)
+
+
+def _refuse_others(found: CliCluster, here: Sequence[str]) -> None:
+    """The parts have to be on the target of every data centre, and this command knows those of this machine."""
+    configured = found.ask_first(lambda master: master.configuration())["masters"]
+    others = sorted(f"{each['node']} ({each['dataCenter']})" for each in configured if each["node"] not in here)
+    if others:
+        raise NotReady(f"masters that do not run on this machine: {', '.join(others)}; load with txlog load")
 
 
 def _target_of(state: StateFolder, data_center: str) -> BackupTarget:
@@ -387,7 +406,9 @@ def abort_load(
             typer.confirm(f"abort the load {load}?", abort=True)
         decision = home.decide("abort", time.time())
         if decision.decision == "commit":
-            raise TooLate(f"the load {load} cannot be aborted: it was decided at {format_time(decision.at)} that it is in")
+            raise TooLate(
+                f"the load {load} cannot be aborted: it was decided at {format_time(decision.at)} that it is in"
+            )
         give_up([BulkSite(place.name, place.masters, place.folder(load)) for place in setting.places], load)
         deleted = sum(place.folder(load).delete_parts() for place in setting.places)
     if cluster.json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from txlog.client.json_calls import JsonCalls
 from txlog.client.responses import BulkProgress, BulkRequest
 from txlog.model.bulk_entry import BulkReference
 
+T = TypeVar("T")
 ANSWER_S = 60.0
 
 
@@ -62,7 +63,7 @@ class BulkCalls:
         called again, at any master."""
         return self._call("POST", load, _Appended).transaction
 
-    def _call(self, method: str, load: BulkReference, kind: type[msgspec.Struct]) -> Any:
+    def _call(self, method: str, load: BulkReference, kind: type[T]) -> T:
         body = {"manifest": load.manifest, "quads": load.quads}
         return self._json.call(method, f"/txlog/bulk/{load.id}", kind, body=body, repeatable=True)
 

@@ -46,8 +46,8 @@ from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan
 from txlog.local.process_spec import ProcessSpec
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.stalled_stores import StalledStoreRestarter
-from txlog.local.store_leftovers import remove_leftovers
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_leftovers import remove_leftovers
 from txlog.model.errors import Fatal, NotFound, TxLogError
 from txlog.model.master_state import MasterState
 from txlog.supervision.last_seen import should_remember

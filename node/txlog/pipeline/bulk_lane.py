@@ -224,7 +224,8 @@ class BulkLane:
         if self._mark is None:
             assert self._due is not None, "is_busy"
             return self._continue(self._due)
-        assert self._due is not None and self._body is not None, "set with the mark"
+        assert self._due is not None, "set with the mark"
+        assert self._body is not None, "set with the mark"
         phase = self._body.phase
         if phase is BodyPhase.LANDED:
             return self._finish(self._due, self._mark)

@@ -64,13 +64,11 @@ class BulkRounds:
     def begin(self, outcome: ApplyOutcome) -> ApplyRound | None:
         """The round of a worker whose next entry is a bulk load, or that has the mark of one; None for any other."""
         self._due = None if outcome.bulk is None else find_bulk_load(outcome.bulk)
-        if outcome.bulk is not None:
-            load, entry = self._due, outcome.bulk
-            assert load is not None, "the session has found it"
-            at = outcome.position
+        if outcome.bulk is not None and self._due is not None:
+            due, entry, at = self._due, outcome.bulk, outcome.position
             new = self._after(at or EMPTY_MARKER, Position(self._log.epoch, entry.index, entry.hash))
-            self._lane.prepare(load, self._log.cluster, is_next=True)
-            return self._round(self._guarded(lambda: self._lane.execute(load, at, new)))
+            self._lane.prepare(due, self._log.cluster, is_next=True)
+            return self._round(self._guarded(lambda: self._lane.execute(due, at, new)))
         mark = outcome.loading
         if mark is None or not may_land(mark):
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+
 import msgspec
 
 from txlog.apply import ABANDONED_S, ApplyOutcome, ForeignLock, Suspect, WorkerState, apply_up_to

@@ -232,7 +232,6 @@ class WorkerLane:
             if wanted - at > BATCH_BACKLOG:
                 time.sleep(YIELD_S)
 
-
     def _await_request(self, served: int) -> bool:
         """Keeps the mutex at the target, for a body that this process alone can end. Returns after a request, or after
         :data:`KEEP_S`; False: another process is to have the worker."""

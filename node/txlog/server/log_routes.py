@@ -11,8 +11,8 @@ from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
 from txlog.server.admin.archive_reports import ArchiveReports
-from txlog.server.admin.bulk_loads import BulkLoadHandler
 from txlog.server.admin.branch_info import BranchInfoHandler
+from txlog.server.admin.bulk_loads import BulkLoadHandler
 from txlog.server.admin.change_set_reports import ChangeSetReports
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.duties import DutyHandler

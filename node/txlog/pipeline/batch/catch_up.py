@@ -21,12 +21,12 @@ from txlog.model.bulk_entry import find_bulk_load
 from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.hashes import NO_HASH
+from txlog.pipeline.apply_round import to_worker_position
 from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
 from txlog.pipeline.batch.load_session import LoadSession, LoadStart, LoadTarget, inspect_worker
 from txlog.pipeline.batch.log_range_reader import PAGE_BYTES
 from txlog.pipeline.batch.task_messages import LoadJob, LoadSuperseded, LogRange, TaskFault
 from txlog.pipeline.batch.task_runner import TaskRunner
-from txlog.pipeline.apply_round import to_worker_position
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,

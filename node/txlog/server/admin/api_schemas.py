@@ -16,6 +16,7 @@ from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.archive_reports import StreamStatus
+from txlog.server.admin.bulk_loads import BulkLoadRequest
 from txlog.server.admin.change_set_reports import ChangeSetStatus
 from txlog.server.admin.configuration import (
     AddMasterRequest,
@@ -41,7 +42,6 @@ from txlog.server.admin.json_schema import (
     object_of,
     schema_ref,
 )
-from txlog.server.admin.bulk_loads import BulkLoadRequest
 from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.restore_points import RestorePointRequest

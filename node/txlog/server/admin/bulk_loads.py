@@ -164,7 +164,7 @@ class BulkLoadHandler:
         return BulkReference(names["id"], given.manifest, given.quads)
 
     def _refuse_unfit(self) -> None:
-        """What a load would be wrong for, whoever prepared it."""
+        """Clusters in which a load would be wrong, however it was prepared."""
         status = self._context.status
         view = status.view
         if "None" in (status.settings.strategy, view.strategy if view is not None else ""):

@@ -174,7 +174,9 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("POST", "/txlog/workers/{name}"): _operation(
         "a pipeline's report",
         _ok(
-            object_of(_optional=("bulk",), hold=nullable(COUNT), bulk=object_of(id=STRING, manifest=STRING, quads=COUNT)),
+            object_of(
+                _optional=("bulk",), hold=nullable(COUNT), bulk=object_of(id=STRING, manifest=STRING, quads=COUNT)
+            ),
             "the index at which to hold it, and a bulk load to prepare",
         ),
         body=schema_ref("WorkerReport"),
