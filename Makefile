@@ -191,7 +191,7 @@ archive-faults: $(VENV)/.installed ## archives in S3 and in a folder, while stor
 rehearse: native ## a recovery rehearsed beside a running cluster, by hand, by schedule, and with twelve planted faults
 	@$(BIN)/python -m e2e.scenarios.rehearse
 
-bulk: native ## a file goes into every worker beside the log, while clients write and read (QUADS=200000)
+bulk: native ## a file goes into every worker beside the log, while clients write and read (QUADS=1000000)
 	@$(BIN)/python -m e2e.scenarios.bulk_load $(if $(QUADS),--quads $(QUADS))
 
 lost-everything: native ## kill -9 of two data centres under load, all disks deleted: a new cluster from the archive alone (SECONDS=10)

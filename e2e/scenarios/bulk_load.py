@@ -28,7 +28,8 @@ from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
 
 STATE: Final = Path(".txlog-bulk")
-QUADS: Final = 200_000
+QUADS: Final = 1_000_000
+"""A whole batch of the store: fewer than that are filled up, which costs time."""
 READY_S: Final = 1200.0
 GRAPHS: Final = 50
 COMMANDS: Final = "bulk"

@@ -115,7 +115,7 @@ async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run)
         page = await asyncio.to_thread(lambda: master.log_page(0, keys=True))
     assert (page.entries[0].payload, page.entries[0].key) == (encode_bulk_load(REFERENCE), bulk_key(LOAD))
     assert sum(not each.noop for each in page.entries) == 1
-    await run.fails(KeyTaken, "key", run.calls.append, REFERENCE._replace(quads=99))
+    await run.fails(KeyTaken, "came with another body", run.calls.append, REFERENCE._replace(quads=99))
 
 
 async def test_an_aborted_load_is_not_written(run: Run) -> None:
