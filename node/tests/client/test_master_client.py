@@ -184,6 +184,7 @@ def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMa
         "tookMs": 1.5,
         "fault": None,
         "running": False,
+        "bulk": None,
     }
 
 

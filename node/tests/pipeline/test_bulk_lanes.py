@@ -103,7 +103,7 @@ def lanes(site: OneStoreSite) -> LaneSet:
     return LaneSet(site.config, WorkerApplier)
 
 
-def drive(site: BulkStoreSite, running: LaneSet, upto: int, seconds: float = 60.0) -> None:
+def drive(site: BulkStoreSite, running: LaneSet, upto: int, seconds: float = 30.0) -> None:
     """As a pipeline does, with a supervisor that restarts a store where a report asks for it."""
     deadline = time.monotonic() + seconds
     restarted = 0
@@ -136,7 +136,7 @@ def test_a_held_load_is_not_seen_while_others_are_executed(site: BulkStoreSite) 
     site.ask()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
-    until(lambda: site.phase() == "Held")
+    until(lambda: site.phase() == "Held", 30)
     for number in range(2, 6):
         drive(site, running, site.insert(number))
         assert site.loaded() == 0
@@ -152,9 +152,9 @@ def test_what_nobody_asks_for_any_more_is_given_up(site: BulkStoreSite) -> None:
     site.ask()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
-    until(lambda: site.phase() == "Held")
+    until(lambda: site.phase() == "Held", 30)
     site.feed.bulk.clear()
-    until(lambda: site.phase() == "")
+    until(lambda: site.phase() == "", 20)
     drive(site, running, site.insert(2))
     assert (site.loaded(), site.system().loading) == (0, ())
 
@@ -178,7 +178,7 @@ def test_a_damaged_part_blocks_and_is_named(site: BulkStoreSite) -> None:
         running.apply_workers([ApplyRequest("w1", last)], 0.1)
         return site.feed.state("w1") == "Blocked"
 
-    until(is_blocked)
+    until(is_blocked, 30)
     assert "PartDamaged" in site.error()
     assert part.name in site.error()
     assert (site.loaded(), site.system().loading, site.feed.position("w1")) == (0, (), 1)
@@ -196,7 +196,7 @@ def test_another_manifest_is_not_taken(site: BulkStoreSite) -> None:
         running.apply_workers([ApplyRequest("w1", last)], 0.1)
         return site.feed.state("w1") == "Blocked"
 
-    until(is_blocked)
+    until(is_blocked, 30)
     assert "manifest.json" in site.error()
     assert site.loaded() == 0
 
@@ -218,7 +218,7 @@ def test_a_store_that_ends_while_it_holds_a_load_gets_it_again(site: BulkStoreSi
     site.ask()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
-    until(lambda: site.phase() == "Held")
+    until(lambda: site.phase() == "Held", 30)
     site.store.kill()
     site.store.start()
     assert site.loaded() == 0
@@ -233,7 +233,7 @@ def test_a_store_that_ends_while_a_load_lands_gets_it_again(tmp_path: Path) -> N
         site.ask()
         running = lanes(site)
         running.apply_workers([ApplyRequest("w1", site.insert(1))], 0.0)
-        until(lambda: site.phase() == "Held")
+        until(lambda: site.phase() == "Held", 30)
         running.apply_workers([ApplyRequest("w1", site.append_load())], 0.0)
         until(lambda: bool(site.system().loading))
         site.store.kill()
@@ -257,7 +257,7 @@ def test_nothing_of_a_load_lands_behind_its_marker(site: BulkStoreSite) -> None:
     site.put_in_flight_mark()
     running = lanes(site)
     running.apply_workers([ApplyRequest("w1", last)], 0.5)
-    until(site.asks_for_a_restart)
+    until(site.asks_for_a_restart, 20)
     assert site.feed.state("w1") == "Unreachable"
     running.apply_workers([ApplyRequest("w1", last)], 1.0)
     assert site.feed.position("w1") == 1, "it waits for the restart"
