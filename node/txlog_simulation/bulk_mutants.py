@@ -111,7 +111,7 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         LANE,
         "        if not self._replace(due.expected, mark):\n",
         "        body.end()\n        if not self._replace(due.expected, mark):\n",
-        f"{_LANES}test_a_lane_that_is_killed_leaves_all_or_nothing",
+        f"{_LANES}test_the_mark_is_in_the_worker_before_the_body_is_ended",
     ),
     _mutant(
         "B17",

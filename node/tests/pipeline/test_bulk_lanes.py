@@ -25,10 +25,11 @@ from txlog.model.bulk_entry import BulkReference, encode_bulk_load
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.pipeline.batch.catch_up import CatchUp
 from txlog.pipeline.batch.task_runner import InProcessRunner
+from txlog.pipeline.bulk_lane import BulkLane
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
 from txlog.workers import ADAPTERS
-from txlog.workers.adapter import LoadMarker, SystemGraphs
+from txlog.workers.adapter import LoadMarker, MarkerPosition, SystemGraphs
 from txlog.workers.http_transport import HttpTransport
 
 LOAD = "0123456789abcdef" * 2
@@ -124,6 +125,7 @@ def test_a_load_that_nobody_prepared_is_in_at_its_place(site: BulkStoreSite) -> 
     assert site.loaded() == 1999
     assert len(site.store.select("SELECT ?s { ?s <urn:p> 1 }")) == 1
     assert site.system().markers[0].position == site.log.at(last)
+    assert {report["state"] for _, report in site.feed.reports} == {"Working"}, "no store was sent the entry itself"
 
 
 def test_a_load_may_be_the_first_entry(site: BulkStoreSite) -> None:
@@ -146,6 +148,22 @@ def test_a_held_load_is_not_seen_while_others_are_executed(site: BulkStoreSite) 
     phases = {report["bulk"]["phase"] for _, report in site.feed.reports[before:]}
     assert "Sending" not in phases, "what was held is what came in"
     assert {report["state"] for _, report in site.feed.reports} == {"Working"}, "it is read all the while"
+
+
+def test_the_mark_is_in_the_worker_before_the_body_is_ended(
+    site: BulkStoreSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phases: list[BodyPhase] = []
+    replace = BulkLane._replace
+
+    def watched(lane: BulkLane, expected: MarkerPosition | LoadMarker | None, new: LoadMarker) -> bool:
+        assert lane._body is not None
+        phases.append(lane._body.phase)
+        return replace(lane, expected, new)
+
+    monkeypatch.setattr(BulkLane, "_replace", watched)
+    drive(site, lanes(site), site.append_load())
+    assert phases == [BodyPhase.HELD]
 
 
 def test_what_nobody_asks_for_any_more_is_given_up(site: BulkStoreSite) -> None:

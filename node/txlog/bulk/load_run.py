@@ -129,6 +129,17 @@ def ask_again(site: BulkSite, load: BulkReference) -> list[BulkWorker]:
     return found.workers
 
 
+def describe_workers(site: BulkSite) -> list[BulkWorker]:
+    """The workers of a data centre, as the first master that answers has them."""
+    last: TxLogError | None = None
+    for master in site.masters:
+        try:
+            return master.describe().workers
+        except (MasterUnreachable, Unavailable) as error:
+            last = error
+    raise NotReady(f"no master of {site.name} answers: {last}")
+
+
 def give_up(sites: Sequence[BulkSite], load: str) -> None:
     """Ends the preparation everywhere, as far as masters answer; the others forget it by themselves."""
     for site in sites:
@@ -170,7 +181,7 @@ def await_loaded(
     """Returns the workers by data centre when every working one has the load, or after ``timeout_s``."""
     until = time.monotonic() + timeout_s
     while True:
-        workers = [(site.name, worker) for site in sites for worker in ask_again(site, load)]
+        workers = [(site.name, worker) for site in sites for worker in describe_workers(site)]
         done = [worker for _, worker in workers if worker.index >= index]
         on_progress(PreparationProgress(load.quads * len(done), len(done), len(workers)))
         waits = [w for _, w in workers if w.index < index and w.state in (WorkerState.WORKING, WorkerState.BLOCKED)]

@@ -95,6 +95,8 @@ class BulkLane:
         """In the worker, or written to it by a request without an answer."""
         self._foreign: LoadMarker | None = None
         self._witness: StoreWitness | None = None
+        self.loaded = ""
+        """The id of the load that came in last by this process."""
 
     # -- preparation
 
@@ -253,6 +255,7 @@ class BulkLane:
             self._reset()
             return BulkStep(None, moved=True)
         self._reset()
+        self.loaded = due.reference.id
         return BulkStep(due.new, done=True)
 
     def _undo(self, due: _DueLoad, mark: LoadMarker, error: str | None) -> BulkStep:

@@ -31,6 +31,8 @@ class BulkRounds:
         self._due: BulkReference | None = None
         """The load that is next in the log."""
         self._last_at: MarkerPosition | None = None
+        self.loaded = ""
+        """The load that came in last."""
         self.asked: Callable[[], BulkRequest | None] = lambda: None
 
     @property
@@ -42,11 +44,13 @@ class BulkRounds:
         """For the report."""
         return self._lane.progress()
 
-    def prepare(self) -> None:
-        """Sends ahead what the masters ask for, once it is known which cluster's log this is."""
+    def prepare(self, loaded: str) -> None:
+        """Sends ahead what the masters ask for, once it is known which cluster's log this is. ``loaded``: the load that
+        came in last, by any process."""
+        self.loaded = loaded
         asked = self.asked()
         wanted = self._due
-        if wanted is None and asked is not None:
+        if wanted is None and asked is not None and asked.id != loaded:
             wanted = BulkReference(asked.id, asked.manifest, asked.quads)
         if self._log.cluster:
             self._lane.prepare(wanted, self._log.cluster, is_next=self._due is not None)
@@ -57,6 +61,7 @@ class BulkRounds:
             return known, None
         step = self._guarded(self._lane.advance)
         if step.done or step.moved:
+            self.loaded = self._lane.loaded or self.loaded
             self._due = None
             return known._replace(marker=step.at), None
         return known, self._round(step)

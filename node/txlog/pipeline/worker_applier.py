@@ -60,12 +60,13 @@ class WorkerApplier:
     def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound:
         """Applies towards ``upto`` for about ``budget_s``. Never raises for an error of the worker or of the
         masters."""
-        self._bulk.prepare()
+        self._bulk.prepare(known.loaded)
         known, done = self._bulk.advance(known)
         if done is None:
             done = self._apply(upto, budget_s, known)
         report = msgspec.structs.replace(done.report, bulk=self._bulk.progress())
-        return done._replace(report=report, keeps=self._bulk.keeps_worker)
+        cache = done.cache._replace(loaded=self._bulk.loaded)
+        return done._replace(report=report, cache=cache, keeps=self._bulk.keeps_worker)
 
     def _apply(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound:
         started = time.monotonic()
