@@ -28,9 +28,6 @@ STORE_BATCH: Final = 1_000_000
 FILL_FROM: Final = 50_000
 """A last batch of more lines is filled up by repeating its last line: the store would sort it at the end, while its
 worker waits. Of fewer lines that takes about three seconds at most."""
-SORTED_PER_S: Final = 80_000
-"""Lines that the store has sorted and written after so long, at least. It takes a body faster than it works on it, and
-what it has not done at the end, its worker waits for."""
 DRIP_S: Final = 5.0
 """A held body gets a comment line so often: the store ends a silent one after a minute."""
 KEEP_S: Final = 120.0
@@ -129,8 +126,7 @@ class HeldBody:
     def _run(self) -> None:
         try:
             sock = self._connect()
-            lines = self._send_quads(sock)
-            self._await_sorted(sock, lines)
+            self._send_quads(sock)
             with self._lock:
                 if self._phase is BodyPhase.SENDING:
                     self._phase = BodyPhase.HELD
@@ -166,15 +162,7 @@ class HeldBody:
         sock.sendall("\r\n".join([*head, "\r\n"]).encode())
         return sock
 
-    def _await_sorted(self, sock: socket.socket, lines: int) -> None:
-        until = self.began_at + lines / SORTED_PER_S
-        while not self._commanded.wait(min(DRIP_S, max(0.0, until - time.monotonic()))):
-            self._send(sock, _COMMENT)
-            if time.monotonic() >= until:
-                return
-
-    def _send_quads(self, sock: socket.socket) -> int:
-        """Sends all, and returns how many lines these are for the store."""
+    def _send_quads(self, sock: socket.socket) -> None:
         last = b""
         for piece in self._open_quads():
             for at in range(0, len(piece), _PIECE_BYTES):
@@ -182,14 +170,11 @@ class HeldBody:
             self.quads += piece.count(b"\n")
             last = piece[piece.rfind(b"\n", 0, -1) + 1 :] or last
         missing = -self.quads % STORE_BATCH
-        total = self.quads
         if STORE_BATCH - missing > FILL_FROM and last.endswith(b"\n"):
             lines = max(1, _PIECE_BYTES // len(last))
-            total += missing
             while missing > 0:
                 self._send(sock, last * min(lines, missing))
                 missing -= lines
-        return total
 
     def _send(self, sock: socket.socket, data: bytes) -> None:
         if self._dropped:

@@ -37,6 +37,7 @@ from txlog.client.bulk_calls import BulkCalls, BulkWorker
 from txlog.config.process_config import DutyJobConfig
 from txlog.config.units import parse_duration
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_activity import StoreActivity
 from txlog.model.bulk_entry import BulkReference, is_bulk_id
 from txlog.model.errors import BadInput, Refused, Unavailable
 
@@ -45,6 +46,10 @@ DISK_FACTOR: Final = 3
 """A store's files are so many times the N-Quads, while it takes them in."""
 _EXPECTED: Final = ("Working", "Blocked")
 """Workers that should have the load when the command ends. Others load it when they are back."""
+SORT_POLL_S: Final = 1.0
+SORT_MAX_S: Final = 120.0
+SORT_IDLE: Final = 2
+"""So many looks in a row at which no store is at work."""
 KEY_SHARE: Final = 0.5
 """An entry whose outcome is unknown is written again within this share of ``keyRetention``."""
 
@@ -237,6 +242,23 @@ class _LoadRun:
                 update(made.quads // max(1, made.workers))
 
             prepare_load(self._sites, reference, timeout_s, show)
+        self._await_sorted(reference)
+
+    def _await_sorted(self, reference: BulkReference) -> None:
+        """What a store has not sorted when the load is next, its worker waits for. A store that also answers many
+        queries is never idle, so this ends after a while."""
+        assert self._setting.found.state is not None, "a local cluster"
+        running = self._setting.found.state.read("processes.json", {})
+        names = [folder.name for place in self._setting.places for folder in place.disks]
+        activity = StoreActivity({name: int(running[name]["pid"]) for name in names if name in running})
+        until, idle = time.monotonic() + SORT_MAX_S, 0
+        with _bar("the stores sort", None, self._quiet):
+            while time.monotonic() < until:
+                time.sleep(SORT_POLL_S)
+                prepare_load(self._sites, reference, SORT_MAX_S, lambda _: None)
+                idle = 0 if activity.find_busy() else idle + 1
+                if idle >= SORT_IDLE:
+                    return
 
     def _find_outcome(self, txid: str) -> LoadOutcome:
         found = self._setting.found.ask_first(lambda master: master.transaction(txid))

@@ -10,10 +10,10 @@ from txlog.workers.adapter import MarkerPosition
 
 
 class WorkerCache(NamedTuple):
-    """What one application to a worker leaves for the next, in any process. Both fields may be wrong: a wrong marker
+    """What one application to a worker leaves for the next, in any process. All fields may be wrong: a wrong marker
     costs a request. ``probed``: this store passed the probe and has been available ever since. ``suspect``: entries
-    that the worker may not survive; forgotten, they cost it two more failures. ``loaded``: the bulk load that came in last; forgotten, it is
-    sent ahead once more for nothing."""
+    that the worker may not survive; forgotten, they cost it two more failures. ``loaded``: the bulk load that came in
+    last; forgotten, it is sent ahead once more for nothing."""
 
     probed: bool = False
     marker: MarkerPosition | None = None
