@@ -21,6 +21,7 @@ from e2e.lib.report import console
 QUICKSTART: Final = "quickstart"
 EVERY_CHANGE: Final = ("how-to/write-and-read", "how-to/back-up-and-restore")
 OTHERS: Final = (
+    "how-to/bulk-load",
     "how-to/follow-the-log",
     "how-to/monitor",
     "how-to/repair-a-worker",

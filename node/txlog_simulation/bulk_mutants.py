@@ -104,6 +104,22 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         '        if "none" in (status.settings.strategy, view.strategy if view is not None else ""):\n',
         f"{_RUN}test_clusters_that_take_none",
     ),
+    _mutant(
+        "B16",
+        "bulk-aborted-load-continued",
+        "txlog/cli/bulk_commands.py",
+        ' or (decision is not None and decision.decision == "abort"):\n',
+        ":\n",
+        "node/tests/cli/test_bulk_commands.py::test_an_aborted_load_is_not_continued",
+    ),
+    _mutant(
+        "B16",
+        "bulk-starved-store-counts-as-idle",
+        "txlog/local/store_activity.py",
+        "        return sorted(busy | {name for name, pid in self._pids.items() if self._has_work(pid)})\n",
+        "        return []\n",
+        "node/tests/local/test_store_activity.py::test_what_computes_is_busy",
+    ),
     # B17: none or all, and nothing behind the marker
     _mutant(
         "B17",
