@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
+.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -194,6 +194,9 @@ archive-faults: $(VENV)/.installed ## archives in S3 and in a folder, while stor
 
 rehearse: native ## a recovery rehearsed beside a running cluster, by hand, by schedule, and with twelve planted faults
 	@$(BIN)/python -m e2e.scenarios.rehearse
+
+bulk: native ## a file goes into every worker beside the log, while clients write and read (QUADS=1000000)
+	@$(BIN)/python -m e2e.scenarios.bulk_load $(if $(QUADS),--quads $(QUADS))
 
 lost-everything: native ## kill -9 of two data centres under load, all disks deleted: a new cluster from the archive alone (SECONDS=10)
 	$(BIN)/python -m e2e.scenarios.total_loss $(if $(SECONDS),--seconds $(SECONDS))

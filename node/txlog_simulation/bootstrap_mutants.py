@@ -94,8 +94,8 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "the-cluster-of-the-marker-is-not-compared",
         "30",
-        _APPLIER,
-        "if mine and log and mine != log:",
+        "txlog/apply/log_source.py",
+        "if marker.cluster and log and marker.cluster != log:",
         "if False:",
         _STORES + "test_the_cluster_in_the_marker_counts_and_not_the_hash_alone",
     ),

@@ -13,6 +13,7 @@ from __future__ import annotations
 from txlog_simulation.archive_mutants import ARCHIVE_MUTANTS
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.bulk_mutants import BULK_MUTANTS
 from txlog_simulation.capture_mutants import CAPTURE_MUTANTS
 from txlog_simulation.certification_mutants import CERTIFICATION_MUTANTS
 from txlog_simulation.client_mutants import CLIENT_MUTANTS
@@ -465,6 +466,7 @@ MUTANTS = (
     *SUCCESSION_MUTANTS,
     *REHEARSAL_MUTANTS,
     *INCREMENT_MUTANTS,
+    *BULK_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
     *SYNCHRONOUS_PAGE_MUTANTS,

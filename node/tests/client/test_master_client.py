@@ -173,7 +173,7 @@ def test_a_silent_master_is_unreachable_when_the_time_is_over(master: ScriptedMa
 def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMaster, client: MasterClient) -> None:
     master.answers["POST", "/txlog/workers/w1"] = (200, {"hold": 40})
     report = WorkerReport(JsonMarker(1, 9, HASH, 3), "Blocked", "refused", 400, "bad", "uk-1.00c0ffee00c0ffee.42", 1.5)
-    assert client.report_worker("w1", report) == 40
+    assert client.report_worker("w1", report).hold == 40
     assert json.loads(master.asked[0][2]) == {
         "position": PLACE | {"fence": 3, "unordered": [], "cluster": "", "base": ""},
         "state": "Blocked",
@@ -184,6 +184,7 @@ def test_report_sends_what_is_documented_and_returns_the_hold(master: ScriptedMa
         "tookMs": 1.5,
         "fault": None,
         "running": False,
+        "bulk": None,
     }
 
 

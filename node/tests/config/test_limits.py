@@ -16,6 +16,7 @@ from txlog.config.preferences import is_manifest_only
 from txlog.config.process_config import NodeConfig, PipelineConfig
 from txlog.config.process_config_builder import build_node_config
 from txlog.pipeline import worker_applier
+from txlog.pipeline.apply_round import WorkerCache
 from txlog.server.log_service import core_settings
 from txlog.workers.adapter import Transport
 
@@ -144,5 +145,5 @@ def test_the_pipeline_hands_its_bounds_to_what_applies(monkeypatch: pytest.Monke
         data_center="uk", masters=["http://127.0.0.1:1"], workers=[WORKER], scratch_folder=tmp_path, **fields
     )
     applier = worker_applier.WorkerApplier(config, "uk-worker-1", lambda url: cast(Transport, None))
-    applier(1, 0.1, worker_applier.WorkerCache(probed=True))
+    applier(1, 0.1, WorkerCache(probed=True))
     assert (given["execution_s"], given["ended_min"]) == (7.0, 9)

@@ -68,6 +68,8 @@ class FeedStub:
         """How long each request for the doorbell was to wait."""
         self.traceparents: dict[int, str] = {}
         """Of the transactions that are recorded, by index."""
+        self.bulk: dict[str, dict[str, Any]] = {}
+        """The bulk load that each worker is asked to prepare."""
         self.tick = 0
         self._ring_at: dict[str, float] = {}
         self._pause: dict[str, float] = {}
@@ -235,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             worker.update(position=body["position"], state=body["state"], error=body["error"], reportedAt=1.0)
             self.stub.reports.append((name, body))
             self.stub.log.changed.notify_all()
-        self._json(200, {"hold": worker["hold"]})
+        self._json(200, {"hold": worker["hold"], "bulk": self.stub.bulk.get(name)})
 
     def _json(self, status: int, body: Any) -> None:
         self._answer(status, "application/json", json.dumps(body).encode())

@@ -11,7 +11,8 @@ from feed_stub import FeedStub, StubLog
 from store_process import COUNT_ONE, COUNTED, Store, until
 
 from txlog.config.process_config import PipelineConfig, WorkerConfig
-from txlog.pipeline.worker_applier import WorkerApplier, WorkerCache
+from txlog.pipeline.apply_round import WorkerCache
+from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet, WorkerMutex
 
 WORKERS = ["w1", "w2"]

@@ -14,7 +14,8 @@ from store_process import COUNT_ONE, COUNTED, until
 
 from txlog.model.entry import KIND_QUADS
 from txlog.pipeline import worker_applier
-from txlog.pipeline.worker_applier import EMPTY_CACHE, ApplyRound, WorkerApplier, WorkerCache
+from txlog.pipeline.apply_round import EMPTY_CACHE, ApplyRound, WorkerCache
+from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet, WorkerMutex
 from txlog.workers.adapter import MarkerPosition, Transport, WorkerRequest, WorkerResponse
 from txlog.workers.http_transport import HttpTransport

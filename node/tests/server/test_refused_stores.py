@@ -20,7 +20,8 @@ from txlog.client import FailoverClient
 from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.model.entry import Position
 from txlog.model.hashes import content_base
-from txlog.pipeline.worker_applier import PagedMasterLog, to_worker_position
+from txlog.pipeline.apply_round import to_worker_position
+from txlog.pipeline.master_log import PagedMasterLog
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.marker_names import marker_name
 

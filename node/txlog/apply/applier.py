@@ -17,13 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from txlog.apply.clock import MonotonicClock, SystemClock
-from txlog.apply.entry_operations import executed_txid, find_batch_end, find_operations, find_refused
-from txlog.apply.log_source import LogSource
+from txlog.apply.entry_operations import executed_txid, find_batch_end, find_operations, find_refused, stop_at_bulk_load
+from txlog.apply.log_source import LogSource, refuse_other_cluster
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
 from txlog.apply.refusal_proof import is_judgement
 from txlog.apply.request_limits import BYTES_PER_S, EXECUTION_S, silence_limit_s, time_limit_s
 from txlog.apply.session_errors import (
     BatchLoading,
+    BulkLoadDue,
     LockContended,
     PositionChanged,
     StoreUnfit,
@@ -41,6 +42,7 @@ from txlog.workers.adapter import (
     TAKEOVER_S,
     Adapter,
     ApplyResult,
+    LoadMarker,
     LockAction,
     MarkerPosition,
     RequestOutcome,
@@ -170,6 +172,8 @@ class _ApplySession:
         self.known, self.marker = cached is not None, cached
         refusal: Refusal | None = None
         error: str | None = None
+        bulk: LogEntry | None = None
+        mark: LoadMarker | None = None
         state = WorkerState.WORKING
         try:
             error = self._follow(trusted=cached is None)
@@ -182,7 +186,9 @@ class _ApplySession:
             state, error = WorkerState.BLOCKED, str(unfit)
         except BatchLoading as batch:
             state, error = WorkerState.LOADING, str(batch)
-            self.known, self.marker = True, batch.since
+            self.known, self.marker, mark = True, batch.since, batch.loading
+        except BulkLoadDue as due:
+            bulk = due.entry
         except (WorkerDiverged, LogDiverged) as fault:
             state, error = WorkerState.DIVERGED, str(fault)
         except LogAhead as fault:
@@ -196,9 +202,8 @@ class _ApplySession:
                 self._release()
             except Unreachable as fault:
                 self._keep_lock(fault.fate)
-        position = self.marker if self.known else None
-        lock, suspect = self.foreign_lock, self.suspect
-        return ApplyOutcome(position, state, error, refusal, self.applied, self.requests, lock, suspect)
+        at, lock, suspect = self.marker if self.known else None, self.foreign_lock, self.suspect
+        return ApplyOutcome(at, state, error, refusal, self.applied, self.requests, lock, suspect, bulk, mark)
 
     def _follow(self, trusted: bool) -> str | None:
         """Apply until the target is reached or the budget is spent. Returns the reason for a wait, if there is one."""
@@ -281,16 +286,9 @@ class _ApplySession:
         after = position if position.index or position.hash != NO_HASH else None
         upto = max(self.target, position.index)
         entries = self.log.page(after, upto, self.page_bytes, unordered)
-        self._refuse_other_cluster()
+        refuse_other_cluster(self.transport.url, self.marker or EMPTY_MARKER, self.cluster())
         assert not entries or entries[0].index == position.index + 1, (position.index, entries[0].index)
         return entries
-
-    def _refuse_other_cluster(self) -> None:
-        mine, log = (self.marker or EMPTY_MARKER).cluster, self.cluster()
-        if mine and log and mine != log:
-            raise WorkerRefused(
-                "OtherCluster", f"{self.transport.url} holds the data of the cluster {mine.hex()}, not of {log.hex()}"
-            )
 
     # -- the lock
 
@@ -386,6 +384,7 @@ class _ApplySession:
             entries = self._fetch_entries()
 
     def _batch_end(self, entries: list[LogEntry], at: int) -> int:
+        stop_at_bulk_load(entries[at])
         if self.suspect is not None and entries[at].index <= self.suspect.last:
             return at + 1  # one of these ends or stalls the worker: only a request with it alone shows which
         return find_batch_end(entries, at, self.merge_transactions, self.merge_bytes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from txlog.apply.session_errors import BulkLoadDue
+from txlog.model.bulk_entry import find_bulk_load
 from txlog.model.entry import LogEntry
 from txlog.model.entry_effects import find_effects
 from txlog.model.ids import Txid
@@ -24,15 +26,21 @@ def find_operations(entries: Iterable[LogEntry]) -> list[StoreOperation]:
 
 
 def find_batch_end(entries: Sequence[LogEntry], at: int, transactions_max: int, bytes_max: int) -> int:
-    """Behind the last of the entries from ``at`` on that make one request: at least one, and no more bytes than these
-    but for one large entry."""
+    """Behind the last of the entries from ``at`` on that make one request: at least one, no more bytes than these but
+    for one large entry, and none that is a bulk load but for the first one."""
     end, size, last = at, 0, min(len(entries), at + transactions_max)
     while end < last:
         size += len(entries[end].payload)
-        if size > bytes_max and end > at:
+        if end > at and (size > bytes_max or find_bulk_load(entries[end]) is not None):
             break
         end += 1
     return end
+
+
+def stop_at_bulk_load(entry: LogEntry) -> None:
+    """:class:`BulkLoadDue` for an entry that no request executes."""
+    if find_bulk_load(entry) is not None:
+        raise BulkLoadDue(entry)
 
 
 def executed_txid(entry: LogEntry, at: int) -> Txid:

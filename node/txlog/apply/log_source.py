@@ -7,6 +7,7 @@ from typing import Protocol
 
 from txlog.client import FailoverClient, MasterClient
 from txlog.model.entry import LogEntry, Position
+from txlog.workers.adapter import MarkerPosition, WorkerRefused
 
 
 class LogSource(Protocol):
@@ -36,3 +37,12 @@ class MasterLog:
         """As in :class:`LogSource`. When no master answers, raises :class:`~txlog.client.errors.MasterUnreachable`."""
         index, value = (0, None) if after is None else (after.index, after.hash)
         return self._masters.log_page(index, value, upto, max_bytes, unordered).log_entries()
+
+
+def refuse_other_cluster(url: str, marker: MarkerPosition, log: bytes) -> None:
+    """:class:`~txlog.workers.adapter.WorkerRefused` for a store that executed the log of another cluster than ``log``.
+    Both ids may be empty: not known."""
+    if marker.cluster and log and marker.cluster != log:
+        raise WorkerRefused(
+            "OtherCluster", f"{url} holds the data of the cluster {marker.cluster.hex()}, not of {log.hex()}"
+        )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from txlog.apply.suspect import Suspect
+from txlog.model.entry import LogEntry
 from txlog.model.ids import Txid
-from txlog.workers.adapter import MarkerPosition
+from txlog.workers.adapter import LoadMarker, MarkerPosition
 
 
 class WorkerState(StrEnum):
@@ -72,3 +73,7 @@ class ApplyOutcome:
     foreign_lock: ForeignLock | None = None
     suspect: Suspect | None = None
     """The entries that the worker does not survive, or that it may not. Pass it to the next call."""
+    bulk: LogEntry | None = None
+    """The bulk load that is next, right after ``position``."""
+    loading: LoadMarker | None = None
+    """Of ``LOADING``: the mark in the worker."""

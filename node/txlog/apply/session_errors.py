@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txlog.apply.outcome import Refusal
 from txlog.apply.suspect import Fault, Suspect
+from txlog.model.entry import LogEntry
 from txlog.model.ids import Txid
 from txlog.workers.adapter import EMPTY_MARKER, LoadMarker, WorkerResponse
 
@@ -59,3 +60,12 @@ class BatchLoading(Exception):
         )
         # The marker up to which the worker has certainly executed the log; the log is needed from there.
         self.since = None if loading.since == EMPTY_MARKER else loading.since
+        self.loading = loading
+
+
+class BulkLoadDue(Exception):
+    """The next entry is a bulk load. The pipeline puts it into the worker in another way than operations."""
+
+    def __init__(self, entry: LogEntry) -> None:
+        super().__init__(f"the bulk load at index {entry.index} is next")
+        self.entry = entry

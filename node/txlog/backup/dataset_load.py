@@ -28,6 +28,7 @@ from txlog.workers.adapter import (
     UnexpectedAnswer,
 )
 from txlog.workers.digest import Digest, digest, stream_statements
+from txlog.workers.marker_names import may_land
 
 BATCH_BYTES: Final = 8 << 20
 """N-Quads in one request: the store's memory grows with it, its speed hardly does."""
@@ -102,6 +103,10 @@ def start_load(
     lock = WorkerLock(into, time.monotonic() + lock_s)
     while True:
         found = _read_store(into)
+        if any(may_land(each) for each in found.system.loading):
+            raise WorkerLoading(
+                f"a bulk load may still come into {into.name}; its pipeline has the store restarted, then begin again"
+            )
         if not emptying:
             _refuse_occupied(into, found, again)
         full = found.is_occupied

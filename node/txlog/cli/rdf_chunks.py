@@ -148,7 +148,7 @@ def _read_lines(source: RdfSource, file: Iterable[bytes], graph: str | None) -> 
                 quads = list(pyoxigraph.parse(text, RdfFormat.N_QUADS))
             except SyntaxError as error:
                 raise BadInput(f"{source.name}:{number}: not {source.rdf_format.name}: {error.msg}") from None
-            yield number, _rename_blank_nodes(_serialise_quads(quads, graph), stem)
+            yield number, _rename_blank_nodes(serialise_quads(quads, graph), stem)
         else:
             yield number, text if text.endswith(b"\n") else text + b"\n"
 
@@ -178,18 +178,18 @@ def _parse_quads(source: RdfSource, file: IO[bytes], graph: str | None) -> Itera
             known = names[term] = b"%s%d>" % (stem, len(names))
         return known
 
-    document = _rewrite_small_xml(source, file)
+    document = rewrite_small_xml(source, file)
     text: IO[bytes] | bytes = file if document is None else document.text
     try:
         for quad in pyoxigraph.parse(text, source.rdf_format, base_iri=source.base):
-            line = _serialise_quads([quad], graph)
+            line = serialise_quads([quad], graph)
             line = line if document is None else document.restore(line)
             yield 0, _TERMS.sub(name, line) if b"_:" in line else line
     except SyntaxError as error:
         raise BadInput(f"{source.name}:{error.lineno or 0}: not {source.rdf_format.name}: {error.msg}") from None
 
 
-def _rewrite_small_xml(source: RdfSource, file: IO[bytes]) -> RdfXmlSource | None:
+def rewrite_small_xml(source: RdfSource, file: IO[bytes]) -> RdfXmlSource | None:
     """RDF/XML as the front door reads it; None for another format, and for a document that is too long to rewrite."""
     if source.rdf_format != RdfFormat.RDF_XML:
         return None
@@ -203,7 +203,8 @@ def _rewrite_small_xml(source: RdfSource, file: IO[bytes]) -> RdfXmlSource | Non
         raise BadInput(f"{source.name}: {error}") from None
 
 
-def _serialise_quads(quads: list[pyoxigraph.Quad], graph: str | None) -> bytes:
+def serialise_quads(quads: list[pyoxigraph.Quad], graph: str | None) -> bytes:
+    """As canonical N-Quads. ``graph`` takes the triples that name none."""
     if graph is not None:
         named = pyoxigraph.NamedNode(graph)
         quads = [

@@ -473,10 +473,10 @@ class MasterClient:
         answer: Any = self._json.call("DELETE", path, object, timeout_s=timeout_s, repeatable=True)
         return int(answer["reading"])
 
-    def report_worker(self, name: str, report: WorkerReport) -> int | None:
-        """Report a worker's state to this master. Returns the index at which to pause the worker, or None."""
+    def report_worker(self, name: str, report: WorkerReport) -> PauseResponse:
+        """Report a worker's state to this master. Returns what the pipeline is asked to do."""
         path = f"/txlog/workers/{quote(name)}"
-        return self._json.call("POST", path, PauseResponse, body=report, repeatable=True).hold
+        return self._json.call("POST", path, PauseResponse, body=report, repeatable=True)
 
     def report_digests(self, name: str, digests: GraphDigests) -> None:
         """Report the graph digests of a worker to this master."""

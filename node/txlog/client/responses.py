@@ -213,6 +213,26 @@ class Doorbell(msgspec.Struct, frozen=True):
     workers: list[WorkerStatus] = []
 
 
+class BulkRequest(msgspec.Struct, frozen=True):
+    """A bulk load that a pipeline is asked to prepare: :class:`~txlog.model.bulk_entry.BulkReference`."""
+
+    id: str
+    manifest: str
+    quads: int
+
+
+class BulkProgress(msgspec.Struct, frozen=True):
+    """How far a pipeline is with a bulk load of a worker. ``mode``: how it loads; "": it cannot, and ``error`` says
+    why. ``load``: the id. ``phase``: ``Sending``, ``Held``, ``Landing`` or ``Restarting``; "": nothing is to do.
+    ``quads``: sent so far."""
+
+    mode: str = ""
+    load: str = ""
+    phase: str = ""
+    quads: int = 0
+    error: str | None = None
+
+
 class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
     """A pipeline's report of a worker after each application. ``status`` and ``body`` are the worker's HTTP answer to
     the transaction ``txid`` that it refused; ``took_ms`` is the time that this application took. ``fault`` and
@@ -227,12 +247,16 @@ class WorkerReport(msgspec.Struct, frozen=True, rename="camel"):
     took_ms: float = 0.0
     fault: str | None = None
     running: bool = False
+    bulk: BulkProgress | None = None
+    """None from a pipeline that does not know bulk loads."""
 
 
 class PauseResponse(msgspec.Struct, frozen=True):
-    """The answer to a pipeline's report. ``hold``: the index at which to pause the worker, or None."""
+    """The answer to a pipeline's report. ``hold``: the index at which to pause the worker, or None. ``bulk``: the bulk
+    load to prepare, or None."""
 
     hold: int | None = None
+    bulk: BulkRequest | None = None
 
 
 class TransactionStatus(msgspec.Struct, frozen=True):

@@ -286,6 +286,28 @@ class ExecutorsConfig(StrictModel):
     blocks_port: int = Field(default=SPARK_BLOCKS_PORT, ge=1024, le=65535, description="of each of them, for all")
 
 
+class FolderConfig(StrictModel):
+    """Backups go to an existing folder: a disk, or a volume."""
+
+    folder: Path
+
+
+class S3Config(StrictModel):
+    """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder``, as in a mounted Secret.
+    They are named like the environment variables (``AWS_ACCESS_KEY_ID``, …), which are used without such a folder."""
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str | None = None
+    region: str = "us-east-1"
+    credentials_folder: Path | None = None
+    timeout_s: float = Field(default=60.0, gt=0, description="for one object, at most a part's length")
+    connect_s: float = Field(default=5.0, gt=0)
+
+
+TargetConfig = FolderConfig | S3Config
+
+
 class PipelineConfig(StrictModel):
     """The Spark application of one data centre."""
 
@@ -324,31 +346,13 @@ class PipelineConfig(StrictModel):
         default=0.1, gt=0, le=1, description="the part of the time that a store may be at it at most"
     )
     traces: TracesConfig | None = Field(default=None, description="without it nothing is traced")
+    bulk_target: TargetConfig | None = Field(
+        default=None,
+        description="where the parts of bulk loads are; only where a supervisor restarts the stores (decisions/0125)",
+    )
     compare_idle_share: float = Field(
         default=0.015, gt=0, le=1, description="the same for a store that rests: all that was written was compared"
     )
-
-
-class FolderConfig(StrictModel):
-    """Backups go to an existing folder: a disk, or a volume."""
-
-    folder: Path
-
-
-class S3Config(StrictModel):
-    """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder``, as in a mounted Secret.
-    They are named like the environment variables (``AWS_ACCESS_KEY_ID``, …), which are used without such a folder."""
-
-    bucket: str
-    prefix: str = ""
-    endpoint: str | None = None
-    region: str = "us-east-1"
-    credentials_folder: Path | None = None
-    timeout_s: float = Field(default=60.0, gt=0, description="for one object, at most a part's length")
-    connect_s: float = Field(default=5.0, gt=0)
-
-
-TargetConfig = FolderConfig | S3Config
 
 
 class BackupJobConfig(StrictModel):

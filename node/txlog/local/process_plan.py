@@ -215,6 +215,7 @@ def make_plan(
         for manifest in manifests
         for node in manifest.cluster.own_peer.nodes
     }
+    duties = _duty_config(manifests, topology, state)
     pipelines = {
         f"{manifest.data_center}-pipeline": PipelineConfig(
             data_center=manifest.data_center,
@@ -222,6 +223,7 @@ def make_plan(
             workers=_worker_configs(topology, manifest.data_center),
             scratch_folder=state.pipeline(manifest.data_center) / "scratch",
             traces=build_traces_config(manifest.cluster),
+            bulk_target=None if manifest.cluster.spec.workers.external else duties[manifest.data_center].target,
             **manifest.cluster.spec.limits.pipeline_fields(),
         )
         for manifest in manifests
@@ -254,7 +256,6 @@ def make_plan(
         for manifest in manifests
         if manifest.cluster.spec.backup
     }
-    duties = _duty_config(manifests, topology, state)
     rehearsals = {
         manifest.data_center: plan
         for manifest in manifests

@@ -47,6 +47,7 @@ from txlog.local.process_spec import ProcessSpec
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.stalled_stores import StalledStoreRestarter
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_leftovers import remove_leftovers
 from txlog.model.errors import Fatal, NotFound, TxLogError
 from txlog.model.master_state import MasterState
 from txlog.supervision.last_seen import should_remember
@@ -271,6 +272,8 @@ class Supervisor:
         if program.role == "links":
             mine, theirs = socket.socketpair()
             command = (*command, "--control-fd", str(theirs.fileno()))
+        if program.role == "worker":
+            remove_leftovers(self.state.worker(program.name))
         kept.set_state(ProcessState.STARTING)
         try:
             kept.child = ChildProcess(command, program.environment, self.state.log(program.name), theirs)

@@ -17,7 +17,7 @@ from txlog.client import RecordedTrace
 from txlog.client.trace_lookup import TraceLookup
 from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError
-from txlog.pipeline.worker_applier import Applier, ApplyRound, WorkerCache
+from txlog.pipeline.apply_round import Applier, ApplyRound, WorkerCache
 from txlog.telemetry.trace_context import parse_traceparent
 from txlog.telemetry.tracer import SpanKind, Tracer
 

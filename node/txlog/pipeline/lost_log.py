@@ -12,7 +12,7 @@ from txlog.client import MasterClient, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
 from txlog.model.master_state import MasterState
-from txlog.pipeline.worker_applier import to_worker_position
+from txlog.pipeline.apply_round import to_worker_position
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 

@@ -16,11 +16,14 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
 from txlog.client import MasterClient, WorkerReport
+from txlog.client.responses import BulkRequest, PauseResponse
 from txlog.model.errors import NotFound, TxLogError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 TIMEOUT_S = 1.0
 """Time-out of one report, with half of it for the connection: a report is a kilobyte to a master nearby."""
@@ -44,6 +47,8 @@ class ReportQueue:
         self._dead = False
         self.pauses: dict[str, int] = {}
         """The pauses by worker, from this master's last answer."""
+        self.bulk_loads: dict[str, BulkRequest] = {}
+        """The bulk loads to prepare by worker, from this master's last answer."""
         threading.Thread(target=self._run, name=f"txlog-reports {url}", daemon=True).start()
 
     def put(self, worker: str, report: WorkerReport) -> None:
@@ -70,9 +75,9 @@ class ReportQueue:
                 del self._pending[worker]
                 self._sending = worker
             try:
-                hold = self._client.report_worker(worker, report)
+                asked = self._client.report_worker(worker, report)
             except NotFound:  # the worker was removed, or this master does not know it yet: the next report shows which
-                hold = None
+                asked = PauseResponse()
             except TxLogError as fault:
                 with self._changed:
                     self._sending = None
@@ -87,15 +92,20 @@ class ReportQueue:
                 continue
             with self._changed:
                 self._sending = None
-                if hold is None:
-                    self.pauses.pop(worker, None)
-                else:
-                    self.pauses[worker] = hold
+                _keep(self.pauses, worker, asked.hold)
+                _keep(self.bulk_loads, worker, asked.bulk)
                 if self._dead:
                     log.info("reports to %s again", self._client.url)
                 self._dead = False
                 self._changed.notify_all()
             retry_s = RETRY_S[0]
+
+
+def _keep(answers: dict[str, T], worker: str, answer: T | None) -> None:
+    if answer is None:
+        answers.pop(worker, None)
+    else:
+        answers[worker] = answer
 
 
 class ProgressReporter:
@@ -116,6 +126,10 @@ class ProgressReporter:
         """The lowest index at which any master pauses this worker, from the last answers; None: no pause."""
         asked = [desk.pauses[worker] for desk in self._queues if worker in desk.pauses]
         return min(asked, default=None)
+
+    def bulk_load(self, worker: str) -> BulkRequest | None:
+        """The bulk load that any master asks this worker to prepare, from the last answers; None: no load."""
+        return next((desk.bulk_loads[worker] for desk in self._queues if worker in desk.bulk_loads), None)
 
 
 def report_once(urls: Sequence[str], worker: str, report: WorkerReport) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
 
 import msgspec
 
 from txlog.apply import ABANDONED_S, ApplyOutcome, ForeignLock, Suspect, WorkerState, apply_up_to
-from txlog.client import FailoverClient, JsonMarker, WorkerReport
+from txlog.client import FailoverClient, WorkerReport
+from txlog.client.responses import BulkRequest
 from txlog.config.process_config import PipelineConfig
-from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import TxLogError
+from txlog.pipeline.apply_round import ApplyRound, WorkerCache, to_worker_position
+from txlog.pipeline.bulk_rounds import BulkRounds
+from txlog.pipeline.master_log import PagedMasterLog
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition, Transport, Unreachable
 from txlog.workers.http_transport import HttpTransport
@@ -28,55 +30,6 @@ with the longer time-out it would be found as late as one that executes a large 
 
 MASTER_TIMEOUT_S = 3.0
 """Time-out of a master for a page; then the next master is asked."""
-
-
-class WorkerCache(NamedTuple):
-    """What one application to a worker leaves for the next, in any process. Both fields may be wrong: a wrong marker
-    costs a request. ``probed``: this store passed the probe and has been available ever since. ``suspect``: entries
-    that the worker may not survive; forgotten, they cost it two more failures."""
-
-    probed: bool = False
-    marker: MarkerPosition | None = None
-    suspect: Suspect | None = None
-
-
-EMPTY_CACHE = WorkerCache()
-
-
-class ApplyRound(NamedTuple):
-    """``healthy``: the next round could start at once. ``awaits``: a request of this process got no answer in time, and
-    only this process' connection will show its end."""
-
-    report: WorkerReport
-    cache: WorkerCache
-    healthy: bool
-    awaits: bool = False
-
-
-class Applier(Protocol):
-    """Brings one worker towards ``upto`` for about ``budget_s``; never raises for an error of the worker or of a
-    master."""
-
-    def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound: ...
-
-
-class PagedMasterLog:
-    """The log of the nearest master that answers. It remembers the epoch and the cluster, which a page contains and an
-    entry does not."""
-
-    def __init__(self, masters: FailoverClient) -> None:
-        self._masters = masters
-        self.epoch = 0
-        self.cluster = b""
-
-    def page(
-        self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
-    ) -> list[LogEntry]:
-        """As in :class:`~txlog.apply.log_source.LogSource`; sets ``epoch`` and ``cluster`` to those of the page."""
-        index, at_hash = (0, None) if after is None else (after.index, after.hash)
-        page = self._masters.log_page(index, at_hash, upto, max_bytes, unordered)
-        self.epoch, self.cluster = page.stable.epoch, page.cluster
-        return page.log_entries()
 
 
 class WorkerApplier:
@@ -98,10 +51,24 @@ class WorkerApplier:
         self._execution_s, self._closed_connections = config.execution_s, config.closed_connections
         self._awaits = 0.0
         """``running_since`` of the request whose end this process' connection will show."""
+        self._bulk = BulkRounds(found, config.bulk_target, self._log)
+
+    def follow_bulk_loads(self, asked: Callable[[], BulkRequest | None]) -> None:
+        """``asked``: the bulk load that the masters ask this worker to prepare, from their last answers."""
+        self._bulk.asked = asked
 
     def __call__(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound:
         """Applies towards ``upto`` for about ``budget_s``. Never raises for an error of the worker or of the
         masters."""
+        self._bulk.prepare(known.loaded)
+        known, done = self._bulk.advance(known)
+        if done is None:
+            done = self._apply(upto, budget_s, known)
+        report = msgspec.structs.replace(done.report, bulk=self._bulk.progress())
+        cache = done.cache._replace(loaded=self._bulk.loaded)
+        return done._replace(report=report, cache=cache, keeps=self._bulk.keeps_worker)
+
+    def _apply(self, upto: int, budget_s: float, known: WorkerCache) -> ApplyRound:
         started = time.monotonic()
         suspect = self._update_running(known.suspect)
         if suspect is not None and suspect.running_since:
@@ -138,6 +105,9 @@ class WorkerApplier:
                 WorkerReport(place, WorkerState.WORKING, error), WorkerCache(True, suspect=suspect), False
             )
         self._foreign_lock = outcome.foreign_lock
+        loading = self._bulk.begin(outcome)
+        if loading is not None:
+            return loading
         if outcome.suspect is not None and outcome.suspect != suspect:
             # No connection shows the end of a request for which a proxy has stopped waiting.
             self._awaits = 0.0 if self._transport.settled() else outcome.suspect.running_since
@@ -210,16 +180,3 @@ def _stalled_report(suspect: Suspect, marker: MarkerPosition | None) -> WorkerRe
     state = WorkerState.UNREACHABLE if suspect.verdict is None else WorkerState.BLOCKED
     place = None if marker is None else to_worker_position(marker)
     return _blame(WorkerReport(place, state, f"{error}; restart the store if it does not end", body=error), suspect)
-
-
-def to_worker_position(marker: MarkerPosition) -> JsonMarker:
-    """The position in the form of a report."""
-    at = marker.position
-    paths = [f"{index}:{value.hex()}" for index, value in marker.unordered]
-    return JsonMarker(at.epoch, at.index, at.hash.hex(), marker.fence, paths, marker.cluster.hex(), marker.base.hex())
-
-
-def to_marker(position: JsonMarker) -> MarkerPosition:
-    """The inverse of :func:`to_worker_position`."""
-    cluster, base = bytes.fromhex(position.cluster), bytes.fromhex(position.base)
-    return MarkerPosition(position.position, position.fence, position.unordered_positions, cluster, base)

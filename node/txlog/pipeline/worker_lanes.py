@@ -29,9 +29,10 @@ from typing import NamedTuple
 import msgspec
 
 from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.pipeline.apply_round import EMPTY_CACHE, Applier, WorkerCache
 from txlog.pipeline.lane_traces import TracedApplier, open_lane_traces
 from txlog.pipeline.progress_reporter import ProgressReporter
-from txlog.pipeline.worker_applier import EMPTY_CACHE, Applier, WorkerApplier, WorkerCache
+from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.telemetry.json_log import install_json_log
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,11 @@ YIELD_S = 0.1
 
 AWAIT_S = 0.5
 """Interval at which a lane looks whether its request without an answer is over."""
+
+KEEP_S = 1.0
+"""Interval of reports while a worker is at its target and this process holds the body of a bulk load open, ..."""
+KEEP_POLL_S = 0.02
+"""... and how often the lane looks for a request of another process meanwhile."""
 
 
 class ApplyRequest(NamedTuple):
@@ -177,7 +183,7 @@ class WorkerLane:
             except Exception:  # a bug must not end the lane; the next request retries
                 log.exception("worker %s", self._worker)
             with self._changed:
-                self._served = number
+                self._served = max(self._served, number)
                 self._changed.notify_all()
 
     def _apply_while_requested(self) -> None:
@@ -193,6 +199,7 @@ class WorkerLane:
         """Applies and reports until the worker reaches the target, is paused, or cannot continue. Returns the last
         target and whether it could continue."""
         before: int | None = None
+        prepared = ""
         while True:
             wanted = self._mutex.read_target()
             hold = self._reports.pause_index(self._worker)
@@ -209,15 +216,34 @@ class WorkerLane:
                 return wanted, False
             hold = self._reports.pause_index(self._worker)
             at = done.report.position.index if done.report.position else 0
+            asked = self._reports.bulk_load(self._worker)
+            if asked is not None and asked.id != prepared:
+                prepared = asked.id  # another round, which begins it
+                continue
             # at == before: the master that serves the pages lags the one that sent the request; it will send one too
             if at >= (wanted if hold is None else min(wanted, hold)) or at == before:
-                return wanted, True
+                if not done.keeps or not self._await_request(wanted):
+                    return wanted, True
+                at = -1
             before = at if self._pauses_known else None
             self._pauses_known = True
             if self._mutex.is_reserved():
                 return wanted, False
             if wanted - at > BATCH_BACKLOG:
                 time.sleep(YIELD_S)
+
+    def _await_request(self, served: int) -> bool:
+        """Keeps the mutex at the target, for a body that this process alone can end. Returns after a request, or after
+        :data:`KEEP_S`; False: another process is to have the worker."""
+        with self._changed:
+            self._served = self._requested
+            self._changed.notify_all()
+        until = time.monotonic() + KEEP_S
+        while self._mutex.read_target() <= served and time.monotonic() < until:
+            if self._mutex.is_reserved():
+                return False
+            time.sleep(KEEP_POLL_S)
+        return not self._mutex.is_reserved()
 
 
 class LaneSet:
@@ -248,6 +274,8 @@ class LaneSet:
                 config = config.model_copy(update={"workers": [store]})
             turn = WorkerMutex(mutex_path(config, request.worker))
             apply = self._make_applier(config, request.worker)
+            if isinstance(apply, WorkerApplier):
+                apply.follow_bulk_loads(lambda: self._reports.bulk_load(request.worker))
             if self._traces is not None:
                 apply = TracedApplier(request.worker, apply, self._traces)
             self._lanes[key] = WorkerLane(request.worker, turn, apply, self._reports, config.budget_s)

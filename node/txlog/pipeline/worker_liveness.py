@@ -28,7 +28,7 @@ from typing import Protocol
 from txlog.apply import WorkerState
 from txlog.client import WorkerReport, WorkerStatus
 from txlog.config.process_config import WorkerConfig
-from txlog.pipeline.worker_applier import to_marker
+from txlog.pipeline.apply_round import to_marker
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition, RequestOutcome, Transport, UnexpectedAnswer, Unreachable
 from txlog.workers.http_transport import HttpTransport

@@ -12,6 +12,7 @@ from txlog.runtime.master_listener import ViewTransition
 from txlog.server.admin.abandoned_branches import AbandonedBranchesHandler
 from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.branch_info import BranchInfoHandler
+from txlog.server.admin.bulk_loads import BulkLoadHandler
 from txlog.server.admin.change_set_reports import ChangeSetReports
 from txlog.server.admin.configuration import ConfigurationHandler
 from txlog.server.admin.duties import DutyHandler
@@ -112,7 +113,8 @@ class LogRoutes:
         self.transactions = TransactionHandler(site, self.writes, self.reads, evaluators)
         # workers and log readers
         repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")
-        self._worker_reports = WorkerReportHandler(site, repairs.describe_workers)
+        bulk_loads = BulkLoadHandler(site)
+        self._worker_reports = WorkerReportHandler(site, repairs.describe_workers, bulk_loads.on_report)
         self._archive = ArchiveReports(site, links.send)
         self._log_retention = LogRetention(site, links.send, archive=self._archive)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
@@ -157,6 +159,7 @@ class LogRoutes:
             self._change_sets,
             SiteReports(),
             RestorePointHandler(site),
+            bulk_loads,
             self._skip_handler,
             self._views,
             duties,

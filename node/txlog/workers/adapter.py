@@ -115,8 +115,7 @@ class RequestOutcome(Enum):
     NOT_SENT = "not sent"
     """The request was not sent: the worker has not executed it and will not."""
     CLOSED = "connection closed"
-    """The worker closed the connection, as an ending process does. The request is over: executed wholly or not at
-    all."""
+    """The worker closed the connection, as an ending process does: it executed the request wholly or not at all."""
     UNKNOWN = "no answer in time"
     """The worker may have executed the request or not, and may still execute it."""
 
@@ -185,9 +184,9 @@ class Capabilities:
     ``serial_updates``: two update requests never overlap. Otherwise :mod:`txlog.apply` takes a lock inside the worker.
     ``snapshot``: the whole data set can be read as of one moment while updates go on.
     ``bulk_load``: N-Quads can be loaded faster than by updates (not atomically).
+    ``held_load``: of the body of one :meth:`~Adapter.load` nothing is seen before its end, and then all.
     ``digest``: two workers of one content have the same N-Quads after :meth:`~Adapter.clean_snapshot`.
-    ``terms``: quads whose canonical terms differ are two quads to it, and no others. Digests and counts then compare
-    with those of another such engine (:func:`fingerprint_family`).
+    ``terms``: quads whose canonical terms differ are two quads to it, and no others (:func:`fingerprint_family`).
     ``keeps_empty_graphs``: a named graph without quads can exist.
     ``hidden_marker``: its snapshots and query results hold no marker. Otherwise its snapshots go through
     :meth:`~Adapter.clean_snapshot`, and queries through ``sparql.hide_marker``.
@@ -213,6 +212,7 @@ class Capabilities:
     exact_rows: bool = True
     finds_literals: bool = True
     matches: bool = False
+    held_load: bool = False
 
 
 _RDF4J: Final = Capabilities(
@@ -228,7 +228,7 @@ _RDF4J: Final = Capabilities(
     union_of=(),
 )
 CAPABILITIES: Mapping[str, Capabilities] = {
-    "oxigraph": replace(_RDF4J, keeps_empty_graphs=True, hidden_marker=True),
+    "oxigraph": replace(_RDF4J, keeps_empty_graphs=True, hidden_marker=True, held_load=True),
     "fuseki": replace(
         _RDF4J,
         serial_updates=True,

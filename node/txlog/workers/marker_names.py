@@ -56,6 +56,16 @@ def loading_name(loading: LoadMarker) -> str:
     return f"{SYSTEM}:loading:{index}:{chain.hex()}:{epoch}:{loading.token}{since}"
 
 
+IN_FLIGHT_BIT: Final = 1 << 62
+"""In the token of a load's mark: the body of a bulk load may have been ended, and may land for as long as the store's
+process lives (:mod:`txlog.bulk.held_body`). Other loads have tokens below it."""
+
+
+def may_land(loading: LoadMarker) -> bool:
+    """Whether the body of a bulk load may still land in the worker with this mark."""
+    return bool(loading.token & IN_FLIGHT_BIT)
+
+
 def marker_or_load_name(state: MarkerPosition | LoadMarker) -> str:
     """The graph name of a marker or of a load."""
     return loading_name(state) if isinstance(state, LoadMarker) else marker_name(state)

@@ -17,15 +17,16 @@ from txlog.apply.entry_operations import find_operations
 from txlog.apply.request_limits import time_limit_s
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
+from txlog.model.bulk_entry import find_bulk_load
 from txlog.model.entry import LogEntry, Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.hashes import NO_HASH
+from txlog.pipeline.apply_round import to_worker_position
 from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
 from txlog.pipeline.batch.load_session import LoadSession, LoadStart, LoadTarget, inspect_worker
 from txlog.pipeline.batch.log_range_reader import PAGE_BYTES
 from txlog.pipeline.batch.task_messages import LoadJob, LoadSuperseded, LogRange, TaskFault
 from txlog.pipeline.batch.task_runner import TaskRunner
-from txlog.pipeline.worker_applier import to_worker_position
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,
@@ -37,6 +38,7 @@ from txlog.workers.adapter import (
     WorkerRefused,
 )
 from txlog.workers.http_transport import HttpTransport
+from txlog.workers.marker_names import may_land
 
 BUCKET_OPERATIONS = 200_000
 BUCKET_BYTES = 40 << 20
@@ -166,6 +168,8 @@ class CatchUp:
 
     def _execute(self, start: LoadStart, upto: int | None) -> MarkerPosition:
         since = start.since.position
+        if start.interrupted is not None and may_land(start.interrupted):
+            raise LoadSuperseded(f"a bulk load may still come into {self._worker.name}; its lane sees to it")
         with self._timed_stage("look"):
             if start.interrupted is not None:
                 end = start.interrupted.position
@@ -286,7 +290,8 @@ class CatchUp:
             entries = page.log_entries()
             if not entries:
                 raise LogAhead(f"no master has the log up to index {upto} yet")
-            for batch in _split_batches(entries):
+            due = next((at for at, entry in enumerate(entries) if find_bulk_load(entry) is not None), len(entries))
+            for batch in _split_batches(entries[:due]):
                 last = batch[-1]
                 operations = find_operations(batch)
                 place = Position(page.stable.epoch, last.index, last.hash)
@@ -294,6 +299,8 @@ class CatchUp:
                 refused = self._session.advance(operations, at._replace(position=place), limit_s)
                 if refused is not None:
                     return False
+            if due < len(entries):
+                return False  # the worker's lane does that
         return True
 
     def _current_position(self) -> Position:

@@ -16,6 +16,7 @@ from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.archive_reports import StreamStatus
+from txlog.server.admin.bulk_loads import BulkLoadRequest
 from txlog.server.admin.change_set_reports import ChangeSetStatus
 from txlog.server.admin.configuration import (
     AddMasterRequest,
@@ -86,6 +87,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     LinkReport: "LinkReport",
     RehearsalReport: "RehearsalReport",
     RestorePointRequest: "NewRestorePoint",
+    BulkLoadRequest: "BulkLoad",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",
     ClusterOptionsRequest: "ClusterOptions",
@@ -242,6 +244,19 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         index=nullable(COUNT),
         hash=nullable(STRING),
         at=nullable(NUMBER),
+    ),
+    "BulkLoads": object_of(
+        dataCenter=STRING,
+        preparing=nullable(object_of(id=STRING, manifest=STRING, quads=COUNT)),
+        workers=array_of(
+            object_of(
+                name=STRING,
+                engine=STRING,
+                state=STRING,
+                index=COUNT,
+                bulk=nullable(object_of(mode=STRING, load=STRING, phase=STRING, quads=COUNT, error=nullable(STRING))),
+            )
+        ),
     ),
     "Live": LIVE,
     "Recovery": RECOVERY,

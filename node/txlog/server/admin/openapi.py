@@ -179,7 +179,12 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("POST", "/txlog/workers/{name}"): _operation(
         "a pipeline's report",
-        _ok(object_of(hold=nullable(COUNT)), "the index at which to hold it"),
+        _ok(
+            object_of(
+                _optional=("bulk",), hold=nullable(COUNT), bulk=object_of(id=STRING, manifest=STRING, quads=COUNT)
+            ),
+            "the index at which to hold it, and a bulk load to prepare",
+        ),
         body=schema_ref("WorkerReport"),
     ),
     ("POST", "/txlog/workers/{name}/look"): _operation(
@@ -270,6 +275,19 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
             "202": _response("it is not stable yet", schema_ref("CreatedRestorePoint")),
         },
         body=schema_ref("NewRestorePoint"),
+    ),
+    ("GET", "/txlog/bulk"): _operation("the bulk load that is prepared here", _ok(schema_ref("BulkLoads"))),
+    ("PUT", "/txlog/bulk/{id}"): _operation(
+        "ask the pipelines to prepare a bulk load; for 30 s", _ok(schema_ref("BulkLoads")), body=schema_ref("BulkLoad")
+    ),
+    ("DELETE", "/txlog/bulk/{id}"): _operation("end the preparation", _ok(schema_ref("BulkLoads"))),
+    ("POST", "/txlog/bulk/{id}"): _operation(
+        "append the entry of a bulk load whose parts are on every target",
+        {
+            "200": _response("it is stable", object_of(transaction=STRING)),
+            "202": _response("it is not stable yet", object_of(transaction=nullable(STRING))),
+        },
+        body=schema_ref("BulkLoad"),
     ),
     ("GET", "/txlog/splits"): _operation(
         "what this master saw of splits", _ok(object_of(node=STRING, dataCenter=STRING, records=array_of(ANY_OBJECT)))

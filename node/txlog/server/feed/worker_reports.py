@@ -35,13 +35,20 @@ class _PauseRequest(msgspec.Struct):
 
 class WorkerReportHandler:
     """The paths of workers: doorbell, list, add, remove, report, digests, pause and resume. ``describe_workers()``: the
-    workers of this data centre as the API shows them."""
+    workers of this data centre as the API shows them. ``on_bulk(worker, body)``: takes the part of a report that is
+    about bulk loads, and returns its part of the answer."""
 
-    def __init__(self, site: MasterContext, describe_workers: Callable[[], list[dict[str, Any]]]) -> None:
+    def __init__(
+        self,
+        site: MasterContext,
+        describe_workers: Callable[[], list[dict[str, Any]]],
+        on_bulk: Callable[[str, bytes], dict[str, Any]],
+    ) -> None:
         self._context = site
         self._durability = site.durability
         self._registry = site.registry
         self._describe_workers = describe_workers
+        self._on_bulk = on_bulk
 
     def routes(self) -> list[Route]:
         """The paths of this handler."""
@@ -117,9 +124,10 @@ class WorkerReportHandler:
         return json_response({"reading": registry.reads.active_reads[name]})
 
     async def report(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Accepts the pipeline's report about a worker. Answers ``{"hold"}``."""
+        """Accepts the pipeline's report about a worker. Answers ``{"hold"}``, and ``bulk``: a load to prepare."""
         body = await read_body(request, REPORT_BYTES_MAX)
-        return json_response({"hold": self._registry.report(names["name"], body)})
+        hold = self._registry.report(names["name"], body)
+        return json_response({"hold": hold, **self._on_bulk(names["name"], body)})
 
     async def report_digests(self, request: Request, names: Mapping[str, str]) -> Response:
         """Accepts the graph digests of this worker at one position

@@ -1,0 +1,199 @@
+"""From parts on targets to the entry of the log: real masters, and this test in place of the pipelines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from master_cluster import Cluster
+
+from txlog.backup.folder_target import FolderTarget
+from txlog.bulk import load_run
+from txlog.bulk.bulk_errors import LoadAborted, NotReady, UnknownKind
+from txlog.bulk.load_files import LoadFolder
+from txlog.bulk.load_run import BulkSite, await_loaded, check_sites, commit_load, give_up, prepare_load
+from txlog.client import MasterClient, WorkerReport
+from txlog.client.bulk_calls import BulkCalls
+from txlog.client.responses import BulkProgress, BulkRequest, JsonMarker
+from txlog.model.bulk_entry import BulkReference, bulk_key, encode_bulk_load
+from txlog.model.errors import BadInput, Conflict, KeyTaken, Unavailable, Unsupported
+
+LOAD, OTHER = "01" * 16, "02" * 16
+REFERENCE = BulkReference(LOAD, "ab" * 32, 100)
+WORKER = {"name": "w-1", "url": "http://127.0.0.1:1"}
+
+
+class Pipeline:
+    """Reports a worker as a pipeline does; returns what the master answers."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def report(self, bulk: BulkProgress | None, state: str = "Working", index: int = 0) -> BulkRequest | None:
+        place = JsonMarker(1, index, "00" * 16)
+        with MasterClient(self._url) as master:
+            return master.report_worker("w-1", WorkerReport(place, state, bulk=bulk)).bulk
+
+
+class Run:
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.url = cluster.url(0)
+        self.calls = BulkCalls(self.url, 10.0)
+        self.site = BulkSite("uk", [self.calls], LoadFolder(FolderTarget(folder), "0a" * 16, LOAD))
+        self.pipeline = Pipeline(self.url)
+
+    async def fails(self, error: type[Exception], match: str, what: Callable[..., Any], *given: Any) -> None:
+        with pytest.raises(error, match=match):
+            await asyncio.to_thread(what, *given)
+
+
+@pytest.fixture
+async def run(clusters: Callable[..., Cluster], tmp_path: Path) -> Run:
+    cluster = clusters(1, workers=[WORKER])
+    await cluster.start()
+    return Run(cluster, tmp_path)
+
+
+async def test_each_pipeline_has_to_say_that_it_knows_bulk_loads(run: Run) -> None:
+    await run.fails(UnknownKind, "the pipeline of w-1 .uk. says nothing", check_sites, [run.site])
+    await asyncio.to_thread(run.pipeline.report, None)
+    await run.fails(UnknownKind, "w-1", check_sites, [run.site])
+    await asyncio.to_thread(run.pipeline.report, BulkProgress(error="the engine fuseki cannot hold a load back"))
+    await run.fails(NotReady, "w-1 .uk.: the engine fuseki", check_sites, [run.site])
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"), "Unreachable")
+    await run.fails(NotReady, "no worker of uk works", check_sites, [run.site])
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"))
+    await asyncio.to_thread(check_sites, [run.site])
+
+
+async def test_each_master_has_to_answer(run: Run) -> None:
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"))
+    away = run.site._replace(masters=[run.calls, BulkCalls("http://127.0.0.1:1", 0.5)])
+    await run.fails(NotReady, "http://127.0.0.1:1 does not answer", check_sites, [away])
+
+
+async def test_a_load_is_prepared_for_as_long_as_it_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = run.pipeline.report
+    assert await asyncio.to_thread(report, BulkProgress("held")) is None
+    await asyncio.to_thread(run.calls.prepare, REFERENCE)
+    assert await asyncio.to_thread(report, BulkProgress("held")) == BulkRequest(*REFERENCE)
+    assert await asyncio.to_thread(report, None) is None, "an earlier pipeline is asked for nothing"
+    await run.fails(Conflict, LOAD, run.calls.prepare, REFERENCE._replace(id=OTHER))
+    await asyncio.to_thread(run.calls.give_up, OTHER)
+    assert await asyncio.to_thread(report, BulkProgress("held")) is not None, "of another load"
+    await asyncio.to_thread(run.calls.give_up, LOAD)
+    assert await asyncio.to_thread(report, BulkProgress("held")) is None
+    monkeypatch.setattr("txlog.server.admin.bulk_loads.REQUEST_S", -1.0)
+    await asyncio.to_thread(run.calls.prepare, REFERENCE)
+    assert await asyncio.to_thread(report, BulkProgress("held")) is None, "it was not asked for again"
+
+
+async def test_it_waits_until_each_working_worker_holds_the_load(run: Run) -> None:
+    def prepare(seconds: float) -> None:
+        prepare_load([run.site], REFERENCE, seconds, lambda _: None)
+
+    report = run.pipeline.report
+    await asyncio.to_thread(report, BulkProgress("held", LOAD, "Sending", 40))
+    await run.fails(NotReady, "w-1 .uk.: sending, 40 quads", prepare, 0.0)
+    await asyncio.to_thread(report, BulkProgress("held", OTHER, "Held", 100))
+    await run.fails(NotReady, "w-1 .uk.: has not begun", prepare, 0.0)
+    await asyncio.to_thread(report, BulkProgress("held", LOAD, "Failed", 7, "PartDamaged: x"))
+    await run.fails(NotReady, "PartDamaged: x", prepare, 60.0)
+    await asyncio.to_thread(report, BulkProgress("held"), "Unreachable")
+    await run.fails(NotReady, "no worker works", prepare, 0.0)
+    await asyncio.to_thread(report, BulkProgress("held", LOAD, "Held", 100))
+    await asyncio.to_thread(prepare, 60.0)
+
+
+async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run) -> None:
+    first = await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE)
+    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE) == first
+    with MasterClient(run.url) as master:
+        page = await asyncio.to_thread(lambda: master.log_page(0, keys=True))
+    assert (page.entries[0].payload, page.entries[0].key) == (encode_bulk_load(REFERENCE), bulk_key(LOAD))
+    assert sum(not each.noop for each in page.entries) == 1
+    await run.fails(KeyTaken, "came with another body", run.calls.append, REFERENCE._replace(quads=99))
+
+
+async def test_an_aborted_load_is_not_written(run: Run) -> None:
+    run.site.folder.decide("abort", 1.0)
+    await run.fails(LoadAborted, LOAD, commit_load, run.site.folder, [run.site], REFERENCE)
+    with MasterClient(run.url) as master:
+        assert (await asyncio.to_thread(master.status)).log.index == 0
+
+
+async def test_an_unknown_outcome_is_no_abort(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_run, "APPEND_S", 0.0)
+    away = run.site._replace(masters=[BulkCalls("http://127.0.0.1:1", 0.5)])
+    await run.fails(Unavailable, "the same command continues", commit_load, run.site.folder, [away], REFERENCE)
+    decision = run.site.folder.read_decision()
+    assert decision is not None
+    assert decision.decision == "commit"
+    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE)
+
+
+async def test_it_waits_for_the_workers(run: Run) -> None:
+    def wait(seconds: float) -> list[int]:
+        return [worker.index for _, worker in await_loaded([run.site], REFERENCE, 3, seconds, lambda _: None)]
+
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"), "Working", 2)
+    assert await asyncio.to_thread(wait, 0.0) == [2]
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"), "Working", 3)
+    assert await asyncio.to_thread(wait, 60.0) == [3]
+    await asyncio.to_thread(give_up, [run.site], LOAD)
+    assert (await asyncio.to_thread(run.calls.describe)).preparing is None
+
+
+@pytest.mark.parametrize(
+    ("load", "body", "named"),
+    [
+        ("x", {"manifest": "ab" * 32, "quads": 1}, "is no load"),
+        (LOAD.upper().replace("0", "A"), {"manifest": "ab" * 32, "quads": 1}, "is no load"),
+        (LOAD, {"manifest": "ab", "quads": 1}, "manifest"),
+        (LOAD, {"manifest": "zz" * 32, "quads": 1}, "manifest"),
+        (LOAD, {"manifest": "ab" * 32, "quads": 0}, "quads 0"),
+        (LOAD, {"manifest": "ab" * 32}, "missing required field"),
+        (LOAD, {"manifest": "ab" * 32, "quads": 1, "x": 1}, "unknown field"),
+        (LOAD, [], "Expected `object`"),
+    ],
+)
+async def test_bad_input(run: Run, clusters: Any, load: str, body: Any, named: str) -> None:
+    def ask(method: str) -> None:
+        calls: Any = run.calls
+        calls._json.call(method, f"/txlog/bulk/{load}", object, body=body)
+
+    for method in ("PUT", "POST"):
+        await run.fails(BadInput, named, ask, method)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"split_recovery": "None"}, "splitRecovery None"),
+        ({"graphs": [{"match": "urn:g:*", "quorum": "N/2+1"}]}, "synchronous"),
+        ({"change_sets": {"url": "http://127.0.0.1:1"}}, "change sets"),
+    ],
+)
+async def test_clusters_that_take_none(
+    clusters: Callable[..., Cluster], tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    cluster = clusters(1, workers=[WORKER], **changes)
+    await cluster.start()
+    run = Run(cluster, tmp_path)
+    await run.fails(Unsupported, named, run.calls.prepare, REFERENCE)
+    await run.fails(Unsupported, named, run.calls.append, REFERENCE)
+
+
+async def test_no_client_can_write_the_entry(run: Run) -> None:
+    update = encode_bulk_load(REFERENCE).decode()
+    with MasterClient(run.url) as master:
+
+        def write() -> None:
+            master.write("demo", update.encode(), "application/sparql-update", wait_s=5.0)
+
+        with pytest.raises((BadInput, Unsupported)):
+            await asyncio.to_thread(write)
+        assert (await asyncio.to_thread(master.status)).log.index == 0

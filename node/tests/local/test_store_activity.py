@@ -1,0 +1,33 @@
+"""A store that computes is at work; one that waits is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from txlog.local.store_activity import StoreActivity
+
+WORKS = "while True: pass"
+WAITS = "import sys; sys.stdin.read()"
+
+
+def test_what_computes_is_busy(tmp_path: Path) -> None:
+    processes = {
+        name: subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
+        for name, text in (("works", WORKS), ("waits", WAITS))
+    }
+    try:
+        activity = StoreActivity({name: process.pid for name, process in processes.items()})
+        deadline = time.monotonic() + 30
+        while activity.find_busy() != ["works"]:  # also while they start
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+    assert activity.find_busy() == [], "what has ended"
+    assert StoreActivity({"x": os.getpid()}, tmp_path).find_busy() == [], "a system that does not show it"

@@ -1,0 +1,190 @@
+"""Takes a load whose parts are written through preparation, decision and entry, to all data centres.
+
+Any failure before the decision means that the load never happens. From the decision on, the entry is written again and
+again under one key, until it is known to be stable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from txlog.apply import WorkerState
+from txlog.bulk.bulk_errors import LoadAborted, NotReady, UnknownKind
+from txlog.bulk.load_files import LoadFolder
+from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
+from txlog.client.errors import MasterUnreachable, MethodNotAllowed
+from txlog.model.bulk_entry import BulkReference
+from txlog.model.errors import NotFound, TxLogError, Unavailable
+
+POLL_S: Final = 0.5
+APPEND_S: Final = 120.0
+"""How long a master is looked for that takes the entry."""
+HELD: Final = "Held"
+FAILED: Final = "Failed"
+
+
+class BulkSite(NamedTuple):
+    """A data centre: its masters, and the load on its target."""
+
+    name: str
+    masters: Sequence[BulkCalls]
+    folder: LoadFolder
+
+
+class PreparationProgress(NamedTuple):
+    """``quads``: sent to all workers so far. ``workers``: how many are ready, of how many."""
+
+    quads: int
+    ready: int
+    workers: int
+
+
+ProgressCallback = Callable[[PreparationProgress], None]
+
+
+def check_sites(sites: Sequence[BulkSite]) -> None:
+    """:class:`UnknownKind` or :class:`NotReady`, naming everything that could not take part in a load: each configured
+    master and each pipeline has to say that it knows bulk loads."""
+    unknown: list[str] = []
+    reasons: list[str] = []
+    for site in sites:
+        found: BulkLoads | None = None
+        for master in site.masters:
+            try:
+                found = master.describe()
+            except (NotFound, MethodNotAllowed):
+                unknown.append(f"{master.url} is of an earlier version")
+            except TxLogError as error:
+                reasons.append(f"{master.url} does not answer ({error})")
+        if found is not None:
+            unknown += [_unknown(site, worker) for worker in found.workers if worker.bulk is None]
+            reasons += list(_unfit(site, found.workers))
+    if unknown:
+        raise UnknownKind(f"{'; '.join(unknown)}. Upgrade first, or load with txlog load")
+    if reasons:
+        raise NotReady("; ".join(reasons))
+
+
+def _unknown(site: BulkSite, worker: BulkWorker) -> str:
+    return f"the pipeline of {worker.name} ({site.name}) says nothing of bulk loads"
+
+
+def _unfit(site: BulkSite, workers: Sequence[BulkWorker]) -> Iterator[str]:
+    for worker in workers:
+        if worker.bulk is not None and not worker.bulk.mode:
+            yield f"{worker.name} ({site.name}): {worker.bulk.error}"
+    if not any(worker.state == WorkerState.WORKING for worker in workers):
+        yield f"no worker of {site.name} works; see txlog worker list"
+
+
+def prepare_load(
+    sites: Sequence[BulkSite], load: BulkReference, timeout_s: float, on_progress: ProgressCallback
+) -> None:
+    """Returns when every working worker holds the load. Workers that are away load it when they are back.
+    :class:`NotReady` names what is missing after ``timeout_s``, and a worker that cannot hold it, at once."""
+    until = time.monotonic() + timeout_s
+    while True:
+        missing: list[str] = []
+        workers = [(site, worker) for site in sites for worker in ask_again(site, load)]
+        working = [(site, worker) for site, worker in workers if worker.state == WorkerState.WORKING]
+        for site, worker in working:
+            phase = worker.bulk.phase if worker.bulk is not None and worker.bulk.load == load.id else ""
+            if phase == FAILED:
+                raise NotReady(f"{worker.name} ({site.name}): {worker.bulk.error if worker.bulk else phase}")
+            if phase != HELD:
+                missing.append(f"{worker.name} ({site.name}): {_explain(worker, phase)}")
+        on_progress(PreparationProgress(_sent(workers, load), len(working) - len(missing), len(working)))
+        if working and not missing:
+            return
+        if time.monotonic() > until:
+            raise NotReady(f"not prepared within {timeout_s:g} s: {'; '.join(missing) or 'no worker works'}")
+        time.sleep(POLL_S)
+
+
+def _explain(worker: BulkWorker, phase: str) -> str:
+    if worker.bulk is not None and worker.bulk.error:
+        return worker.bulk.error
+    return f"{phase.lower() or 'has not begun'}, {worker.bulk.quads if worker.bulk is not None else 0:,} quads"
+
+
+def _sent(workers: Sequence[tuple[BulkSite, BulkWorker]], load: BulkReference) -> int:
+    return sum(w.bulk.quads for _, w in workers if w.bulk is not None and w.bulk.load == load.id)
+
+
+def ask_again(site: BulkSite, load: BulkReference) -> list[BulkWorker]:
+    """Asks every master of a data centre for the preparation, so that none forgets it. The workers, as the first one
+    that answers has them. A refusal of a master is raised."""
+    found: BulkLoads | None = None
+    last: TxLogError | None = None
+    for master in site.masters:
+        try:
+            answer = master.prepare(load)
+            found = found or answer
+        except (MasterUnreachable, Unavailable) as error:
+            last = error
+    if found is None:
+        raise NotReady(f"no master of {site.name} answers: {last}")
+    return found.workers
+
+
+def describe_workers(site: BulkSite) -> list[BulkWorker]:
+    """The workers of a data centre, as the first master that answers has them."""
+    last: TxLogError | None = None
+    for master in site.masters:
+        try:
+            return master.describe().workers
+        except (MasterUnreachable, Unavailable) as error:
+            last = error
+    raise NotReady(f"no master of {site.name} answers: {last}")
+
+
+def give_up(sites: Sequence[BulkSite], load: str) -> None:
+    """Ends the preparation everywhere, as far as masters answer; the others forget it by themselves."""
+    for site in sites:
+        for master in site.masters:
+            try:
+                master.give_up(load)
+            except TxLogError:
+                continue
+
+
+def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference) -> str:
+    """Decides that the load happens, and appends its entry. Returns the transaction. :class:`LoadAborted` where it was
+    decided otherwise. :class:`~txlog.model.errors.Unavailable`: not known yet; the same call continues."""
+    if home.decide("commit", time.time()).decision != "commit":
+        raise LoadAborted(f"the load {load.id} was aborted; begin again")
+    until = time.monotonic() + APPEND_S
+    last: TxLogError | None = None
+    while True:
+        for site in sites:
+            for master in site.masters:
+                try:
+                    txid = master.append(load)
+                    if txid is not None:
+                        return txid
+                except (MasterUnreachable, Unavailable) as error:
+                    last = error
+        if time.monotonic() > until:
+            raise Unavailable(
+                "OutcomeUnknown",
+                f"no master says that the entry of the load {load.id} is stable ({last or 'not in time'}). It is "
+                "decided that it happens: the same command continues",
+            )
+        time.sleep(POLL_S)
+
+
+def await_loaded(
+    sites: Sequence[BulkSite], load: BulkReference, index: int, timeout_s: float, on_progress: ProgressCallback
+) -> list[tuple[str, BulkWorker]]:
+    """Returns the workers by data centre when every working one has the load, or after ``timeout_s``."""
+    until = time.monotonic() + timeout_s
+    while True:
+        workers = [(site.name, worker) for site in sites for worker in describe_workers(site)]
+        done = [worker for _, worker in workers if worker.index >= index]
+        on_progress(PreparationProgress(load.quads * len(done), len(done), len(workers)))
+        waits = [w for _, w in workers if w.index < index and w.state in (WorkerState.WORKING, WorkerState.BLOCKED)]
+        if (done and not waits) or time.monotonic() > until:
+            return workers
+        time.sleep(POLL_S)
