@@ -81,7 +81,8 @@ class Site:
         os.kill(int(processes[name]["pid"]), signal.SIGKILL)
 
 
-def test_two_sites_that_are_listed_import_from_each_other(tmp_path: Path) -> None:
+def test_two_sites_that_are_listed_import_from_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXLOG_PREVIEWS", "sites")
     lon, nyc = Site("lon", tmp_path), Site("nyc", tmp_path)
     try:
         nyc.up()

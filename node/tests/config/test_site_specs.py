@@ -19,6 +19,21 @@ LINKED: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def preview(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXLOG_PREVIEWS", "other, sites")
+
+
+@pytest.mark.parametrize("previews", [None, "", "site"])
+def test_without_the_preview_no_site_is_listed(monkeypatch: pytest.MonkeyPatch, previews: str | None) -> None:
+    monkeypatch.delenv("TXLOG_PREVIEWS")
+    if previews is not None:
+        monkeypatch.setenv("TXLOG_PREVIEWS", previews)
+    with pytest.raises(ValidationError, match="links between sites are a preview"):
+        ClusterSpec.model_validate(LINKED)
+    assert ClusterSpec.model_validate(LINKED | {"sites": []}).site == "lon"
+
+
 def test_another_site_is_listed_with_what_is_common() -> None:
     [site] = ClusterSpec.model_validate(LINKED).sites
     assert (site.name, site.mode, site.key, site.lag, site.token_secret_ref) == (

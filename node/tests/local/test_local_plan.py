@@ -143,7 +143,10 @@ SITES = """  site: lon
 """
 
 
-def test_a_data_centre_that_lists_another_site_runs_a_link(state: StateFolder, tmp_path: Path) -> None:
+def test_a_data_centre_that_lists_another_site_runs_a_link(
+    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TXLOG_PREVIEWS", "sites")
     for name in ("uk", "us"):
         text = (EXAMPLE / f"{name}.yaml").read_text()
         (tmp_path / f"{name}.yaml").write_text(text + (SITES if name == "uk" else ""))

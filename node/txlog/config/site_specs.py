@@ -8,11 +8,15 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from txlog.config.manifest_model import ManifestModel, expected_error, list_map
+from txlog.config.previews import PREVIEWS_VARIABLE, SITES_PREVIEW, is_preview_on
 from txlog.config.resource_specs import SecretRef
 from txlog.config.units import Duration, duration_within
 
 SITE_NAME: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 """Of a site: a label of a DNS name."""
+SITES_ARE_A_PREVIEW: Final = (
+    f"none: links between sites are a preview, and may lose changes; {PREVIEWS_VARIABLE}={SITES_PREVIEW} switches it on"
+)
 SITES_NEED_NAME: Final = "the name of this site, since sites are listed; each lists the other by that name"
 SITES_NEED_CHANGE_SETS: Final = "true, since sites are listed: a link reads the change sets of both sites"
 SITE_IS_ANOTHER: Final = "the name of another site than this one"
@@ -52,7 +56,8 @@ class LinkedSites(ManifestModel):
         default=[],
         max_length=1,
         description="The other site whose changes this data centre imports, without waiting for it. List it in one "
-        "data centre. Does not act on Kubernetes yet.",
+        "data centre. A preview, which the environment variable `TXLOG_PREVIEWS=sites` switches on; it does not act on "
+        "Kubernetes yet.",
         json_schema_extra=list_map("name"),
     )
 
@@ -61,6 +66,8 @@ def find_site_error(linked: LinkedSites, has_change_sets: bool, has_quorums: boo
     """What is wrong with the links of a data centre. ``has_quorums``: graphs of it have a rule with a quorum."""
     if not linked.sites:
         return None
+    if not is_preview_on(SITES_PREVIEW):
+        return expected_error(SITES_ARE_A_PREVIEW, "sites")
     if linked.site is None:
         return expected_error(SITES_NEED_NAME, "site")
     if any(each.name == linked.site for each in linked.sites):

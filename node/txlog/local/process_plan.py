@@ -217,15 +217,7 @@ def make_plan(
     }
     duties = _duty_config(manifests, topology, state)
     pipelines = {
-        f"{manifest.data_center}-pipeline": PipelineConfig(
-            data_center=manifest.data_center,
-            masters=[master.url for master in topology.masters_of(manifest.data_center)],
-            workers=_worker_configs(topology, manifest.data_center),
-            scratch_folder=state.pipeline(manifest.data_center) / "scratch",
-            traces=build_traces_config(manifest.cluster),
-            bulk_target=None if manifest.cluster.spec.workers.external else duties[manifest.data_center].target,
-            **manifest.cluster.spec.limits.pipeline_fields(),
-        )
+        f"{manifest.data_center}-pipeline": _pipeline_config(manifest, topology, state, duties[manifest.data_center])
         for manifest in manifests
     }
     programs = [
@@ -263,6 +255,21 @@ def make_plan(
     }
     return ProcessPlan(
         topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals, change_sets, sites
+    )
+
+
+def _pipeline_config(
+    manifest: ClusterManifest, topology: Topology, state: StateFolder, duties: DutyJobConfig
+) -> PipelineConfig:
+    spec = manifest.cluster.spec
+    return PipelineConfig(
+        data_center=manifest.data_center,
+        masters=[master.url for master in topology.masters_of(manifest.data_center)],
+        workers=_worker_configs(topology, manifest.data_center),
+        scratch_folder=state.pipeline(manifest.data_center) / "scratch",
+        traces=build_traces_config(manifest.cluster),
+        bulk_target=None if spec.workers.external else duties.target,
+        **spec.limits.pipeline_fields(),
     )
 
 
