@@ -12,6 +12,7 @@ _UNUSUAL = "node/tests/server/test_unusual_requests.py"
 _LONG = "node/tests/server/test_long_requests.py"
 _TWO_LOGS = "node/tests/server/test_two_logs_one_door.py"
 _FAST_READS = "node/tests/server/test_fast_reads.py"
+_HEADS = "node/tests/server/test_head_templates.py"
 _WHO = "node/tests/server/test_who_may_do_what.py"
 _DIRECTORY = "txlog/server/repository_directory.py"
 _PROCESS = "txlog/server/master_process.py"
@@ -214,8 +215,8 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "strangers-learn-which-repositories-exist",
         _DIRECTORY,
-        "_tables(with_roles(refusing, self._guard))",
-        "_tables(refusing)",
+        "self._unknown = _tables(with_roles(refusing, self._guard))",
+        "self._unknown = _tables(refusing)",
         f"{_WHO}::test_strangers_do_not_learn_which_repositories_exist",
     ),
     _mutant(
@@ -298,7 +299,7 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "template-of-a-name-with-a-meaning",
         "txlog/sparql/rewrite/query_template.py",
-        "        if not iri.startswith(_RESERVED):\n",
+        "        if not iri.startswith(RESERVED_IRIS):\n",
         "        if True:\n",
         f"{_FAST_READS}::test_what_is_no_ordinary_name_stays_in_the_query",
     ),
@@ -308,6 +309,27 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         " or _PLACEHOLDER in text",
         "",
         f"{_FAST_READS}::test_what_is_no_ordinary_name_stays_in_the_query",
+    ),
+    _mutant(
+        "head-template-takes-another-parameter",
+        f"{_ROOM}/head_templates.py",
+        ' and b"&" not in target',
+        "",
+        f"{_HEADS}::test_an_iri_in_another_parameter_belongs_to_no_template",
+    ),
+    _mutant(
+        "head-template-forgets-the-headers",
+        f"{_ROOM}/head_templates.py",
+        "    parts.append(headers)\n",
+        '    parts.append(b"")\n',
+        f"{_HEADS}::test_credentials_belong_to_what_heads_share",
+    ),
+    _mutant(
+        "reads-leave-their-worker-while-the-log-grows",
+        f"{_ROOM}/worker_choice.py",
+        "        is_growing = end > self._reads.applied_history.lower_bound()\n",
+        "        is_growing = False\n",
+        "node/tests/server/test_reads_by_load.py::test_clients_of_one_address_wait_for_no_write_of_others",
     ),
     _mutant(
         "fast-read-of-a-closing-connection-is-lost",
