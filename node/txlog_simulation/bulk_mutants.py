@@ -23,7 +23,7 @@ def _mutant(rule: str, name: str, file: str, old: str, new: str, test: str) -> M
 
 
 BULK_MUTANTS: tuple[Mutant, ...] = (
-    # B16: the entry only when every data centre has read back every part, and nobody aborted
+    # B16: the entry only when every data centre has read back every part, and no command aborted
     _mutant(
         "B16",
         "bulk-copy-not-read-back",
@@ -34,9 +34,9 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "B16",
-        "bulk-last-decision-stands",
+        "bulk-last-decision-counts",
         FILES,
-        "        return stands\n",
+        "        return first\n",
         "        return LoadDecision(wanted, at)\n",
         f"{_FILES}test_the_first_decision_stands",
     ),

@@ -1,7 +1,7 @@
 """A load on a target: ``_bulk/<cluster>/<id>/`` with its request, parts, manifest and decision. Format 1.
 
 ``request.json`` comes first and says what is loaded. Each part is named by the hash of its bytes. ``manifest.json``
-comes last and names all parts. ``decision.json`` is ``commit`` or ``abort``: the first one stands. ``outcome.json`` is
+comes last and names all parts. ``decision.json`` is ``commit`` or ``abort``: the first one counts. ``outcome.json`` is
 for people: where in the log the load is.
 """
 
@@ -131,12 +131,12 @@ class LoadFolder:
         return self._read_json("decision.json", LoadDecision)
 
     def decide(self, wanted: Decision, at: float) -> LoadDecision:
-        """Writes the decision, unless there is one. Returns the one that stands."""
+        """Writes the decision, unless there is one. Returns the one that counts."""
         self.target.create(self.key("decision.json"), msgspec.json.encode(LoadDecision(wanted, at)))
-        stands = self.read_decision()
-        if stands is None:
+        first = self.read_decision()
+        if first is None:
             raise BulkPartDamaged(f"{self.key('decision.json')} was written to {self.target.location} and is not there")
-        return stands
+        return first
 
     def read_outcome(self) -> LoadOutcome | None:
         """None while it is not known where the load is in the log."""

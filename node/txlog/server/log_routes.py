@@ -84,6 +84,30 @@ class LogLinks(Protocol):
         """Follows the masters that the log names."""
 
 
+class ClientHandlers:
+    """What clients of a repository ask for: queries, updates, statements, transactions, namespaces. ``pages``: reads
+    the log. ``evaluators``: those of the process. ``handlers``: all of them."""
+
+    def __init__(self, site: MasterContext, pages: LogPageHandler, evaluators: EvaluatorPool) -> None:
+        config = site.config
+        self.reads = ReadHandler(site)
+        router = self.reads.router
+        once = config.non_deterministic_updates == "effects"
+        effects = OptimisticUpdateExecutor(site, router, pages.read, draw_blank_node_seed, evaluators) if once else None
+        loads = LoadFetcher(config.load) if config.load is not None else None
+        self.writes = WriteHandler(site, effects, loads, router)
+        self.transactions = TransactionHandler(site, self.writes, self.reads, evaluators)
+        self.handlers = (
+            self.writes,
+            self.reads,
+            NdjsonWriteHandler(site),
+            NamespaceHandler(site, self.writes),
+            RepositoryHandler(site, router),
+            StatementHandler(site, self.writes, self.reads),
+            self.transactions,
+        )
+
+
 class LogRoutes:
     """The HTTP API of one log. The log notifies it by :meth:`on_peer_notice`, :meth:`wake_log_waiters` and
     :meth:`on_view_changed`. ``settings``: the handler of the settings that change at run time. ``evaluators``: those of
@@ -97,20 +121,10 @@ class LogRoutes:
         evaluators: EvaluatorPool,
         peer_token: bytes,
     ) -> None:
-        config = site.config
         self._context = site
-        # clients
-        self.reads = ReadHandler(site)
         pages = LogPageHandler(site)
-        once = config.non_deterministic_updates == "effects"
-        effects = (
-            OptimisticUpdateExecutor(site, self.reads.router, pages.read, draw_blank_node_seed, evaluators)
-            if once
-            else None
-        )
-        loads = LoadFetcher(config.load) if config.load is not None else None
-        self.writes = WriteHandler(site, effects, loads, self.reads.router)
-        self.transactions = TransactionHandler(site, self.writes, self.reads, evaluators)
+        clients = ClientHandlers(site, pages, evaluators)
+        self.reads, self.writes, self.transactions = clients.reads, clients.writes, clients.transactions
         # workers and log readers
         repairs = WorkerRepairs(site, lambda: settings.preferences.worker_repair == "auto")
         bulk_loads = BulkLoadHandler(site)
@@ -134,27 +148,12 @@ class LogRoutes:
         )
         self._trace_contexts = TraceContextHandler(site)
         self._handlers = (
-            self.writes,
-            self.reads,
-            KeyValueHandler(site, self.change_set_source),
-            NdjsonWriteHandler(site),
-            NamespaceHandler(site, self.writes),
-            RepositoryHandler(site, self.reads.router),
-            StatementHandler(site, self.writes, self.reads),
-            self.transactions,
+            *clients.handlers,
             pages,
+            KeyValueHandler(site, self.change_set_source),
             self.change_feed,
             self._worker_reports,
-            StatusHandler(
-                site,
-                self._views,
-                duties,
-                repairs,
-                links.describe,
-                self._log_retention,
-                self._archive,
-                self._change_sets.describe,
-            ),
+            *self._overviews(links, repairs, duties),
             self._archive,
             self._change_sets,
             SiteReports(),
@@ -171,20 +170,37 @@ class LogRoutes:
             self._log_retention,
             settings,
             self._configuration,
-            LiveViewHandler(
-                site,
-                links=links.describe,
-                reachability=self._views.reachability,
-                view=self._views.describe,
-                trim=self._log_retention.describe,
-                duties=lambda: [duty.to_dict() for duty in duties.open_duties()],
-                refresh=repairs.refresh_states,
-            ),
             synchronous,
             self._trace_contexts,
             RecoveryHandler(site, self._log_retention.reported_backups, self._archive.streams),
             JolokiaHandler(site, settings, self._configuration, self.reads.count),
         )
+
+    def _overviews(
+        self, links: LogLinks, repairs: WorkerRepairs, duties: DutyHandler
+    ) -> tuple[StatusHandler, LiveViewHandler]:
+        """What shows the whole log: the status, and the console's snapshots."""
+        site = self._context
+        status = StatusHandler(
+            site,
+            self._views,
+            duties,
+            repairs,
+            links.describe,
+            self._log_retention,
+            self._archive,
+            self._change_sets.describe,
+        )
+        live = LiveViewHandler(
+            site,
+            links=links.describe,
+            reachability=self._views.reachability,
+            view=self._views.describe,
+            trim=self._log_retention.describe,
+            duties=lambda: [duty.to_dict() for duty in duties.open_duties()],
+            refresh=repairs.refresh_states,
+        )
+        return status, live
 
     def routes(self) -> list[Route]:
         """Every path of this log: below ``/repositories/{id}``, and those of an API that may serve one log alone."""
