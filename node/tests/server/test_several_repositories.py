@@ -160,6 +160,7 @@ async def test_a_repository_is_removed_and_its_name_is_free(several: Cluster) ->
         assert await names(several, at) == ["demo"]
         await until(lambda at=at: is_unknown(several, at, "stock"))
         kept = several.folder / several.nodes[at] / "logs" / "removed-2"
+        await until(kept.is_dir)
         assert any(kept.iterdir()), "its journal is kept"
     told = await put(several, 1, "stock")
     assert told["log"] == 3
