@@ -27,6 +27,7 @@ from test_several_repositories import (
     names,
     put,
     service,
+    start_all,
 )
 
 from txlog.config.live_settings import BadSettings
@@ -158,7 +159,7 @@ async def test_the_system_log_begins_with_a_founded_cluster(clusters: Callable[.
 
 async def test_a_bad_folder_of_one_master_hinders_no_founding(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(3, **FURTHER)
-    await cluster.start()
+    await start_all(cluster)
     bad = cluster.folder / "uk-3" / "logs" / "2"
     bad.parent.mkdir()
     bad.write_text("no folder")
@@ -247,7 +248,7 @@ async def test_a_wait_ends_with_the_system_log(single: Cluster) -> None:
 
 async def test_a_log_that_failed_at_every_master_is_removed(clusters: Callable[..., Cluster]) -> None:
     cluster = clusters(2, **FURTHER)
-    await cluster.start()
+    await start_all(cluster)
     await put(cluster, 0, "stock")
     await all_open(cluster)
     for at in range(2):

@@ -242,10 +242,9 @@ class MasterProcess:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._runner.cleanup(), CLOSE_TIMEOUT_S + 1)
         await self.evaluators.close()
-        for one in logs:
-            try:
-                await one.close(CLOSE_TIMEOUT_S)
-            except Exception as wrong:  # noqa: BLE001 - the journals of the others are closed all the same
+        closed = await asyncio.gather(*(one.close(CLOSE_TIMEOUT_S) for one in logs), return_exceptions=True)
+        for one, wrong in zip(logs, closed, strict=True):
+            if wrong is not None:
                 self.log.error("LogNotClosed", repository=one.repository, message=repr(wrong)[:2000])
         self.log.info("Stopped")
 
