@@ -167,8 +167,9 @@ class FurtherLogs:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_TIMEOUT_S), self._step_lock:
                 while self._journals:
-                    with self._failing(next(iter(self._journals))):
-                        close_storage(self._journals.popitem()[1])
+                    number, storage = self._journals.popitem()
+                    with self._failing(number):
+                        close_storage(storage)
         if self._closing:
             await asyncio.wait(self._closing.values(), timeout=STOP_TIMEOUT_S)
 
