@@ -11,10 +11,13 @@ _ROUTER = f"{_SERVER}/peers/envelope_router.py"
 _FURTHER = f"{_SERVER}/further_logs.py"
 _OPENER = f"{_SERVER}/log_opener.py"
 _FOLDERS = f"{_SERVER}/log_folders.py"
+_RULES = f"{_SERVER}/system_log_rules.py"
 _LINKS_TEST = "node/tests/server/test_log_links.py"
 _FOLDERS_TEST = "node/tests/server/test_log_folders.py"
 _SEVERAL = "node/tests/server/test_several_repositories.py"
 _ENTRIES = "node/tests/system/test_system_entries.py"
+_FAULTS = "node/tests/server/test_further_log_faults.py"
+_OPENER_TEST = "node/tests/server/test_log_opener.py"
 
 
 def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str) -> Mutant:
@@ -81,7 +84,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "first-create-beside-an-older-program",
         "27",
-        _FURTHER,
+        _RULES,
         "        if older:\n",
         "        if False:\n",
         f"{_SEVERAL}::test_the_first_create_needs_every_master_and_its_program",
@@ -89,7 +92,7 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "first-create-without-all-masters",
         "R7",
-        _FURTHER,
+        _RULES,
         "        if away or not self._host.first.context.is_ready:\n",
         "        if False:\n",
         f"{_SEVERAL}::test_the_first_create_needs_every_master_and_its_program",
@@ -114,9 +117,137 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         "older-folder-is-taken",
         "R7",
         _OPENER,
+        "        if before.is_older(recovered.birth, recovered.start):\n",
+        "        if False:\n",
+        f"{_OPENER_TEST}::test_an_older_journal_stays_refused_and_the_listed_one_opens",
+    ),
+    _mutant(
+        "older-folder-is-taken-later",
+        "R7",
+        _FOLDERS,
+        " or self.start <= self.refused >= start - 1",
+        "",
+        f"{_OPENER_TEST}::test_an_older_journal_stays_refused_and_the_listed_one_opens",
+    ),
+    _mutant(
+        "lost-folder-founds-again",
+        "R7",
+        _OPENER,
         '"last_seen": self._folders.last_seen(number)',
         '"last_seen": None',
-        f"{_SEVERAL}::test_an_older_folder_is_refused_without_other_masters",
+        f"{_FAULTS}::test_a_lost_folder_is_noticed_at_each_start",
+    ),
+    _mutant(
+        "lost-folder-founds-again-later",
+        "R7",
+        _OPENER,
+        "        if recovered.accepted is None and before.birth not in (0, recovered.birth):\n",
+        "        if False:\n",
+        f"{_OPENER_TEST}::test_a_lost_journal_stays_known_until_the_log_is_learnt",
+    ),
+    _mutant(
+        "view-1-is-written-again",
+        "R7",
+        _OPENER,
+        "        if self._folders.logs[record.number].birth or not _is_empty(recovered):\n",
+        "        if False:\n",
+        f"{_OPENER_TEST}::test_view_1_is_written_once",
+    ),
+    _mutant(
+        "master-outside-of-the-founding-founds",
+        "R7",
+        _OPENER,
+        "        elif recovered.accepted is None:\n",
+        "        elif False:\n",
+        f"{_OPENER_TEST}::test_a_master_that_the_founding_does_not_name_founds_nothing",
+    ),
+    _mutant(
+        "journal-of-another-cluster",
+        "R7",
+        _OPENER,
+        "        if accepted is not None and accepted.cluster_id != record.cluster_id:\n",
+        "        if False:\n",
+        f"{_OPENER_TEST}::test_a_journal_of_another_cluster_is_refused",
+    ),
+    _mutant(
+        "new-log-in-any-journal",
+        "R7",
+        _OPENER,
+        "        if not _is_empty(storage.recovered):\n",
+        "        if False:\n",
+        f"{_OPENER_TEST}::test_a_new_log_takes_no_journal_that_has_a_log",
+    ),
+    _mutant(
+        "open-log-of-another-cluster",
+        "R7",
+        _FURTHER,
+        "            if found and found != named:\n",
+        "            if False:\n",
+        f"{_FAULTS}::test_an_open_log_of_another_cluster_is_closed",
+    ),
+    _mutant(
+        "log-without-a-record",
+        "R7",
+        _FURTHER,
+        " if one != SYSTEM_LOG and one not in records]",
+        " if one != SYSTEM_LOG and one not in records and False]",
+        f"{_FAULTS}::test_a_log_that_the_system_log_does_not_name_is_closed",
+    ),
+    _mutant(
+        "record-stops-the-others",
+        "R2",
+        _FURTHER,
+        "except Exception as wrong:  # noqa: BLE001 - an error of this program",
+        "except ZeroDivisionError as wrong:  # an error of this program",
+        f"{_FAULTS}::test_a_record_that_cannot_be_followed_stops_no_other",
+    ),
+    _mutant(
+        "failed-log-is-not-removed",
+        "R2",
+        _FURTHER,
+        "(is_new and record.number in self.failed)",
+        "record.number in self.failed",
+        f"{_FAULTS}::test_a_log_that_failed_at_every_master_is_removed",
+    ),
+    _mutant(
+        "journal-is-closed-while-it-is-written",
+        "29",
+        f"{_SERVER}/log_service.py",
+        "        if not await self._end_writing(timeout_s):\n",
+        "        if await self._end_writing(timeout_s) is None:\n",
+        f"{_FAULTS}::test_a_journal_that_is_written_stays_open",
+    ),
+    _mutant(
+        "bad-folder-hinders-every-founding",
+        "R7",
+        "txlog/system/first_view.py",
+        "    return known if is_patience_over and configuration.has_majority(known) else list(members)\n",
+        "    return list(members)\n",
+        _ENTRIES,
+    ),
+    _mutant(
+        "founded-by-less-than-a-majority",
+        "R7",
+        "txlog/system/first_view.py",
+        "is_patience_over and configuration.has_majority(known)",
+        "is_patience_over",
+        _ENTRIES,
+    ),
+    _mutant(
+        "stale-proof-counts-for-no-log",
+        "R9",
+        f"{_SERVER}/admin/views.py",
+        "        self._context.proved_down(node, birth, report.start)",
+        "        pass",
+        f"{_FAULTS}::test_a_proof_that_is_stale_for_the_first_log_counts_for_the_others",
+    ),
+    _mutant(
+        "first-repository-named-as-the-system-log",
+        "R7",
+        _RULES,
+        "        return self._host.first.repository.lower() == SYSTEM_NAME\n",
+        "        return False\n",
+        f"{_FAULTS}::test_a_first_repository_named_system_stays_alone",
     ),
     _mutant(
         "proof-counts-for-the-first-log-alone",

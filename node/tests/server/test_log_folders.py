@@ -50,6 +50,37 @@ def test_a_removed_log_keeps_its_journal_under_another_name(tmp_path: Path) -> N
     assert again.discard(2) is None
 
 
+def test_a_removed_log_takes_a_name_that_is_free(tmp_path: Path) -> None:
+    folders = opened(tmp_path)
+    for name in ("removed-2", "removed-2-2", "removed-2-3"):
+        folders.keep(STOCK)
+        folders.folder(2).mkdir(parents=True)
+        (folders.folder(2) / name).write_text("x")
+        assert folders.discard(2) == tmp_path / LOGS_FOLDER / name
+        assert (tmp_path / LOGS_FOLDER / name / name).is_file()
+
+
+@pytest.mark.parametrize(
+    ("refused", "birth", "start", "is_older"),
+    [
+        (0, 7, 4, True),
+        (0, 7, 5, True),
+        (0, 7, 6, False),
+        (0, 8, 1, False),
+        (4, 7, 6, False),
+        (5, 7, 6, True),
+        (6, 7, 7, True),
+        (6, 7, 8, False),
+        (6, 8, 7, False),
+    ],
+)
+def test_an_older_journal_is_told_from_the_listed_one(
+    tmp_path: Path, refused: int, birth: int, start: int, *, is_older: bool
+) -> None:
+    opened(tmp_path).keep(KnownLog(number=2, name="stock", birth=7, start=5, refused=refused))
+    assert opened(tmp_path).logs[2].is_older(birth, start) is is_older
+
+
 def test_a_folder_that_no_log_has_is_named_and_left(tmp_path: Path) -> None:
     folders = opened(tmp_path)
     folders.keep(STOCK)

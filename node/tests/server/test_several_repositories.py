@@ -69,10 +69,21 @@ async def all_open(cluster: Cluster, *which: int, number: int = STOCK) -> None:
     await until(lambda: all(is_open(cluster, at, number) for at in which or range(len(cluster.nodes))))
 
 
+async def start_all(cluster: Cluster) -> None:
+    """Every master is ready, and present for each other one: a further log is founded by all of them."""
+    await cluster.start()
+    nodes = set(cluster.nodes)
+
+    def is_complete(at: int) -> bool:
+        return nodes <= {cluster.nodes[at], *cluster.service(at).loop.status.present_peers}
+
+    await until(lambda: all(is_complete(at) for at in range(len(nodes))))
+
+
 @pytest.fixture
 async def several(clusters: Callable[..., Cluster]) -> AsyncIterator[Cluster]:
     cluster = clusters(3, **ANYBODY)
-    await cluster.start()
+    await start_all(cluster)
     yield cluster
     assert cluster.ended == []
 
@@ -160,6 +171,7 @@ async def test_a_repository_is_removed_and_its_name_is_free(several: Cluster) ->
         assert await names(several, at) == ["demo"]
         await until(lambda at=at: is_unknown(several, at, "stock"))
         kept = several.folder / several.nodes[at] / "logs" / "removed-2"
+        await until(kept.is_dir)
         assert any(kept.iterdir()), "its journal is kept"
     told = await put(several, 1, "stock")
     assert told["log"] == 3
@@ -397,7 +409,7 @@ async def test_stores_of_a_further_repository_execute_its_log_alone(
     workers = {name: [{"name": "w-1", "url": store.url}] for name, store in stores.items()}
     further = {"repositories": {"workers": {"stock": workers["stock"]}}}
     cluster = clusters(2, workers=workers["demo"], durability="applied", **further)
-    await cluster.start()
+    await start_all(cluster)
     drivers = [Driver(cluster.url(0), "w-1", stores["demo"])]
     told = await put(cluster, 0, "stock", None, 202, wait="0.5")
     assert told["workers"] == {"working": 0, "of": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from txlog.model.configuration import Master
+from txlog.model.configuration import Configuration, Master
 from txlog.model.errors import BadInput
 from txlog.model.ids import Origin, Txid
 from txlog.model.view import bootstrap_cluster_id
@@ -21,7 +21,7 @@ from txlog.system.catalogue import (
     WantRepository,
 )
 from txlog.system.entries import OUTCOMES_MAX, FirstRepository, SystemEntry, SystemLogFold, decode_entry, encode_entry
-from txlog.system.first_view import JournalBirth, found_entry, founding_view
+from txlog.system.first_view import JournalBirth, found_entry, founding_members, founding_view
 
 SETTINGS = RepositorySettings("Simple", "Majority", 86_400_000)
 FIRST = FirstRepository("orders", "01" * 16, "Smart", "Continue", 86_400_000)
@@ -110,6 +110,16 @@ def test_a_log_is_founded_once_every_member_has_a_journal() -> None:
     assert whole is not None
     assert (whole.keeps_literals, whole.level) == (True, 3)
     assert whole.cluster_id != entry.cluster_id
+
+
+def test_a_member_without_a_journal_is_left_out_after_a_while() -> None:
+    """``uk-2`` has half of all votes."""
+    cluster = Configuration(MASTERS, True, 1000)
+    everyone = ["uk-1", "uk-2", "us-1"]
+    assert founding_members(["uk-1", "uk-2"], everyone, cluster, False) == everyone
+    assert founding_members(["uk-1", "uk-2"], everyone, cluster, True) == ["uk-1", "uk-2"]
+    assert founding_members(["uk-1", "us-1"], everyone, cluster, True) == everyone, "no majority"
+    assert founding_members(BIRTHS, ["uk-1", "uk-2"], cluster, True) == ["uk-1", "uk-2"], "of the view alone"
 
 
 def test_every_master_makes_the_same_view_1() -> None:

@@ -205,7 +205,7 @@ class OneRepository(Refused):
 
 class RepositoryRefused(Refused):
     """A repository is not created or removed. ``reason`` is a stable word of the catalogue of repositories
-    (RepositoryExists, TooManyRepositories, Removing, FirstRepository, NamedByManifest)."""
+    (RepositoryExists, TooManyRepositories, Removing, FirstRepository, NamedByManifest, ReservedName)."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -7,55 +7,51 @@ one repository has no such task. A log that fails is closed by itself, by name: 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-import msgspec
-
-from txlog.config.live_settings import BadSettings
 from txlog.config.process_config import NodeConfig
-from txlog.model.bounds import Birth, Count
 from txlog.model.crosslog_entry import SYSTEM_LOG
-from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.errors import Conflict, Fatal, JournalBroken, JournalFault, TxLogError, Unavailable
-from txlog.server.log_folders import BadLogsFile, KnownLog, LogFolders
+from txlog.model.errors import (
+    Conflict,
+    Fatal,
+    JournalBroken,
+    NotFound,
+    Refused,
+    TxLogError,
+    Unavailable,
+)
+from txlog.server.journal_births import JournalBirths
+from txlog.server.log_folders import BadLogsFile, LogFolders
 from txlog.server.log_opener import LogOpener, close_storage
 from txlog.server.log_routes import LogLinks
 from txlog.server.log_service import LogService, LogStorage
 from txlog.server.peers.envelope_router import DropReason, EnvelopeLinks, EnvelopeRouter
 from txlog.server.peers.peer_links import PeerLinks
 from txlog.server.process_notices import ProcessNotices
-from txlog.server.removed_master_export import REMOVED, export_unlogged
+from txlog.server.removed_master_export import UnloggedExport, write_unlogged
 from txlog.server.system_log import NO_MAJORITY, SYSTEM_NAME, SystemLog
+from txlog.server.system_log_rules import SystemLogRules
 from txlog.system.catalogue import (
     FIRST_LOG,
     EndRemoval,
     RepositoryCatalogue,
     RepositoryRecord,
-    RepositorySettings,
     RepositoryState,
 )
-from txlog.system.entries import FirstRepository
-from txlog.system.first_view import JournalBirth, found_entry
+from txlog.system.first_view import JournalBirth, found_entry, founding_members
 from txlog.telemetry.event_log import EventLog
-from txlog.wire import messages as wire
 from txlog.wire.protocol_level import PROTOCOL_LEVEL
 
-TOPIC: Final = "log-births"
 POLL_S: Final = 0.2
 """Between two steps of what is not complete: a founding, a removal, a log that could not be opened."""
 FOUNDING_POLL_S: Final = 0.02
-CLOSE_TIMEOUT_S: Final = 2.0
-
-
-class BirthNotice(msgspec.Struct):
-    """The empty journal of the sender for a new log."""
-
-    number: Count
-    birth: Birth
-    keeps_literals: bool
-    level: Count
+FOUNDING_ROUNDS: Final = 3
+"""Round time-outs after which a log is founded without the members whose journal is not known."""
+STOP_TIMEOUT_S: Final = 5.0
+"""How long a stop waits for a step under way, and for logs that close."""
 
 
 class LogHost(Protocol):
@@ -79,7 +75,7 @@ class LogHost(Protocol):
     ) -> LogService: ...
     def refuse_log(self, repository: str, error: Callable[[], TxLogError]) -> None: ...
     def forget_log(self, repository: str) -> None: ...
-    async def close_log(self, number: int, timeout_s: float) -> None: ...
+    async def close_log(self, number: int, at_rest: Callable[[], None] | None = None) -> None: ...
 
 
 class FurtherLogs:
@@ -96,14 +92,15 @@ class FurtherLogs:
         self._journal_opener: LogOpener | None = None
         self._journals: dict[int, LogStorage] = {}
         """Empty journals of logs that are not founded yet."""
-        self._births: dict[int, dict[str, JournalBirth]] = {}
+        self._rules = SystemLogRules(host)
+        self._births = JournalBirths(host.links, self._on_changed)
         self._first_seen: dict[int, float] = {}
         self.processes = ProcessNotices(host)
         self._is_wanted = False
         self._is_stopping = False
         self._step_lock = asyncio.Lock()
         self._stirred = asyncio.Event()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: dict[int, asyncio.Task[None]] = {}
 
     # Start
 
@@ -120,10 +117,16 @@ class FurtherLogs:
         if unknown := self._folders.unknown_folders():
             self._host.log.warning("UnknownLogFolders", names=unknown, why="no log of this master has that number")
         for known in self._folders.logs.values():
-            if known.number != SYSTEM_LOG:
+            if known.number != SYSTEM_LOG and known.name != self._host.first.repository:
                 self._host.refuse_log(known.name, _starting)
         if SYSTEM_LOG in self._folders.logs:
-            self._open_system()
+            with self._failing(SYSTEM_LOG):
+                self._start_system(*self._opener.open_system(SYSTEM_NAME, self._rules.settings()))
+
+    def known_names(self) -> list[str]:
+        """The repositories of the further logs that this master has, as its list of logs names them."""
+        logs = self._folders.logs.values() if self._folders is not None else ()
+        return [one.name for one in logs if one.number != SYSTEM_LOG]
 
     @property
     def has_system_log(self) -> bool:
@@ -161,32 +164,25 @@ class FurtherLogs:
         """Opens and closes nothing any more. The process closes the logs that are open."""
         self._is_stopping = True
         self._stirred.set()
-        async with self._step_lock:
-            for storage in self._journals.values():
-                close_storage(storage)
-            self._journals.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S), self._step_lock:
+                while self._journals:
+                    number, storage = self._journals.popitem()
+                    with self._failing(number):
+                        close_storage(storage)
+        if self._closing:
+            await asyncio.wait(self._closing.values(), timeout=STOP_TIMEOUT_S)
 
     def _on_changed(self) -> None:
         self._stirred.set()
 
     # The system log
 
-    def _open_system(self) -> None:
-        status = self._host.first.loop.status
-        settings = RepositorySettings("Smart", "Majority", self._key_retention_ms())
-        try:
-            storage, log_config = self._opener.open_storage(SYSTEM_LOG, SYSTEM_NAME, settings)
-            self._opener.note(KnownLog(number=SYSTEM_LOG, name=SYSTEM_NAME), storage)
-            service = self._add(SYSTEM_LOG, SYSTEM_NAME, log_config, storage)
-        except (JournalFault, Fatal, BadSettings, OSError) as wrong:
-            self._fail(SYSTEM_LOG, _name_of(wrong), str(wrong))
-            return
-        self._host.log.info("SystemLogOpened", start=service.loop.status.start, masters=len(status.configured_members))
+    def _start_system(self, storage: LogStorage, config: NodeConfig) -> None:
+        masters = len(self._host.first.loop.status.configured_members)
+        service = self._add(SYSTEM_LOG, SYSTEM_NAME, config, storage)
+        self._host.log.info("SystemLogOpened", start=service.loop.status.start, masters=masters)
         self.system = SystemLog(service, self._on_changed, self._on_notice)
-
-    def _key_retention_ms(self) -> int:
-        configuration = self._host.first.loop.status.configuration
-        return configuration.key_retention_ms if configuration else self._host.config.key_retention_ms
 
     async def found_system(self, deadline: float) -> SystemLog:
         """The system log at work, founded if there is none. :class:`Unavailable` when it cannot be founded now, or was
@@ -194,50 +190,16 @@ class FurtherLogs:
         if SYSTEM_LOG in self.failed:
             raise Unavailable(self.failed[SYSTEM_LOG], "the system log is closed at this master; see its event log", 10)
         if self.system is None:
-            self._check_founding()
+            self._rules.check()
             self.want_system()
             await _poll(lambda: self.system is not None or SYSTEM_LOG in self.failed, deadline)
         system = self.system
         if system is None or not await _poll(lambda: system.is_at_work, deadline):
             raise Unavailable("NoMajority", NO_MAJORITY)
         while system.catalogue is None:
-            await system.submit(self._first_entry(), deadline)
-        self._check_first(system)
+            await system.submit(self._rules.first_entry(), deadline)
+        self._rules.check_first(system.fold.first)
         return system
-
-    def _check_founding(self) -> None:
-        """:class:`Unavailable` unless every configured master is here, and reads envelopes."""
-        status, links = self._host.first.loop.status, self._host.links.links
-        others = [one.node for one in status.configured_members if one.node != self._host.config.node]
-        away = [node for node in others if node not in links or links[node].connection is None]
-        away += [node for node in others if node not in away and not status.is_present(node)]
-        older = [node for node in others if node not in away and not links[node].reads_envelopes]
-        if older:
-            what = f"the program of {', '.join(older)} knows one repository, or its configuration does; update it"
-            raise Unavailable("OlderProgram", what, 10)
-        if away or not self._host.first.context.is_ready:
-            what = f"the first repository is added while every configured master is here; {', '.join(away)} is not"
-            raise Unavailable("NotAllHere", what, 10)
-        if status.pending_change is not None:
-            raise Unavailable("ChangePending", f"the change {status.pending_change} of the masters comes first", 10)
-
-    def _first_entry(self) -> FirstRepository:
-        status, config = self._host.first.loop.status, self._host.config
-        return FirstRepository(
-            self._host.first.repository,
-            status.cluster_id,
-            config.split_recovery,
-            status.split_mode,
-            self._key_retention_ms(),
-        )
-
-    def _check_first(self, system: SystemLog) -> None:
-        """:class:`Unavailable` where this master's first repository is not the one of the system log."""
-        said, status = system.fold.first, self._host.first.loop.status
-        mine = (self._host.first.repository, status.cluster_id)
-        if said is not None and status.cluster_id and mine != (said.name, said.cluster_id):
-            what = f"the system log is of {said.name} with the cluster {said.cluster_id}, this master has {mine[0]}"
-            raise Unavailable("OtherFirstRepository", what, 10)
 
     @property
     def _opener(self) -> LogOpener:
@@ -249,85 +211,94 @@ class FurtherLogs:
     async def _step(self) -> bool:
         """Whether nothing is left to do until something changes."""
         if self._is_wanted and self.system is None and SYSTEM_LOG not in self.failed:
-            self._open_system()
+            with self._failing(SYSTEM_LOG):
+                settings = self._rules.settings()
+                self._start_system(*await asyncio.to_thread(self._opener.open_system, SYSTEM_NAME, settings))
         system = self.system
         if system is None or system.catalogue is None or SYSTEM_LOG in self.failed:
             return True
-        self._check_first(system)
+        self._rules.check_first(system.fold.first)
+        records = system.catalogue.records
+        for number in [one for one in self._host.logs if one != SYSTEM_LOG and one not in records]:
+            await self._close_unlisted(system.catalogue, number)
         is_complete = True
-        for record in list(system.catalogue.records.values()):
-            has_failed = record.number in self.failed and record.state is not RepositoryState.REMOVED
-            if record.number == FIRST_LOG or has_failed:
-                continue
-            match record.state:
-                case RepositoryState.CREATED:
-                    is_complete = False
-                    await self._found(system, record)
-                case RepositoryState.FOUNDED:
-                    await self._serve(system, record)
-                case RepositoryState.REMOVING:
-                    is_complete = False
-                    await self._end_removal(system, record)
-                case RepositoryState.REMOVED:
-                    await self._discard(system.catalogue, record)
+        for record in list(records.values()):
+            if self._is_stopping:
+                return False
+            is_complete = await self._follow(system, record) and is_complete
         return is_complete
+
+    async def _follow(self, system: SystemLog, record: RepositoryRecord) -> bool:
+        """Brings one log in line with its record, whatever becomes of the others. Whether nothing is left to do."""
+        try:
+            return await self._apply(system, record)
+        except (Refused, OSError) as wrong:
+            self._host.log.warning_rate_limited("FurtherLogs", str(record.number), message=str(wrong)[:1000])
+            return False
+        except Exception as wrong:  # noqa: BLE001 - an error of this program, or of this disk: the others go on
+            self._fail(record.number, _name_of(wrong), repr(wrong), record.name if record.is_kept else "")
+            self._close_soon(record.number)
+            return True
+
+    async def _apply(self, system: SystemLog, record: RepositoryRecord) -> bool:
+        is_new = record.state in (RepositoryState.CREATED, RepositoryState.FOUNDED)
+        if record.number == FIRST_LOG or (is_new and record.number in self.failed):
+            return True
+        match record.state:
+            case RepositoryState.CREATED:
+                await self._found(system, record)
+            case RepositoryState.FOUNDED:
+                await self._serve(system, record)
+            case RepositoryState.REMOVING:
+                await self._end_removal(system, record)
+            case RepositoryState.REMOVED:
+                await self._discard(system, record)
+        return record.state in (RepositoryState.FOUNDED, RepositoryState.REMOVED)
 
     async def _found(self, system: SystemLog, record: RepositoryRecord) -> None:
         """Tells the others this master's journal for the log, and founds it when those of all members are known."""
-        config, number = self._host.config, record.number
+        config, number, round_s = self._host.config, record.number, self._host.config.round_timeout_ms / 1000
         if number not in self._journals:
             self._host.refuse_log(record.name, _starting)
-            try:
-                self._journals[number] = await asyncio.to_thread(self._open_empty, record)
-            except (JournalFault, Fatal, OSError) as wrong:
-                self._fail(number, _name_of(wrong), str(wrong), record.name)
-                return
-        storage = self._journals[number]
-        keeps = self._opener.log_config(number, record.name, record.settings).can_keep_literals
-        births = self._births.setdefault(number, {})
-        births[config.node] = JournalBirth(storage.recovered.birth, keeps, PROTOCOL_LEVEL)
-        notice = wire.encode(wire.Notice(TOPIC, msgspec.json.encode(BirthNotice(number, *births[config.node]))))
-        links = EnvelopeLinks(SYSTEM_LOG, self._host.links)
-        for node in links.connected_peers():
-            links.send(node, notice)
-        if not self._is_due(system, number):
+            with self._failing(number, record.name):
+                self._journals[number] = await asyncio.to_thread(self._opener.open_empty, record)
+        storage = self._journals.get(number)
+        if storage is None:
             return
-        entry = found_entry(number, births, system.members, system.masters)
+        keeps = self._opener.log_config(number, record.name, record.settings).can_keep_literals
+        births = self._births.announce(
+            number, config.node, JournalBirth(storage.recovered.birth, keeps, PROTOCOL_LEVEL)
+        )
+        waited_s = self._waited_s(number)
+        if not self._is_due(system, waited_s) or system.configuration is None:
+            return
+        is_patience_over = waited_s >= FOUNDING_ROUNDS * round_s
+        members = founding_members(births, system.members, system.configuration, is_patience_over)
+        entry = found_entry(number, births, members, system.masters)
         if entry is not None:
-            await system.submit(entry, time.monotonic() + config.round_timeout_ms / 1000)
-
-    def _open_empty(self, record: RepositoryRecord) -> LogStorage:
-        return self._opener.open_storage(record.number, record.name, record.settings)[0]
+            await system.submit(entry, time.monotonic() + round_s)
 
     def _on_notice(self, peer: str, topic: str, body: bytes) -> None:
         self.processes.on_notice(peer, topic, body)
-        if topic != TOPIC:
-            return
-        try:
-            said = msgspec.json.decode(body, type=BirthNotice)
-        except DECODE_ERRORS:
-            return  # a newer version sent it
-        births = self._births.setdefault(said.number, {})
-        birth = JournalBirth(said.birth, said.keeps_literals, said.level)
-        if births.get(peer) != birth:
-            births[peer] = birth
-            self._on_changed()
+        self._births.on_notice(peer, topic, body)
 
     async def _serve(self, system: SystemLog, record: RepositoryRecord) -> None:
         """Opens a founded log, and serves its repository."""
-        number = record.number
-        if number in self._host.logs:
+        number, service = record.number, self._host.logs.get(record.number)
+        if service is not None:
+            found, named = service.loop.status.cluster_id, record.cluster_id.hex()
+            if found and found != named:
+                what = f"log {number} is open with the cluster {found}, and is of {named}"
+                self._fail(number, "OtherCluster", what, record.name)
+                await self._host.close_log(number)
             return
-        self._births.pop(number, None)
-        try:
+        self._births.forget(number)
+        with self._failing(number, record.name):
             empty = self._journals.pop(number, None)
             storage, config = await asyncio.to_thread(self._opener.open_founded, record, list(system.masters), empty)
             service = self._add(number, record.name, config, storage)
-        except (JournalFault, Fatal, BadSettings, OSError) as wrong:
-            self._fail(number, _name_of(wrong), str(wrong), record.name)
-            return
-        self._host.log.info("RepositoryOpened", repository=record.name, log=number, start=service.loop.status.start)
-        system.wake()
+            self._host.log.info("RepositoryOpened", repository=record.name, log=number, start=service.loop.status.start)
+            system.wake()
 
     # Removal
 
@@ -335,53 +306,90 @@ class FurtherLogs:
         """Refuses what is new, and frees the name: no transaction over several logs can be undecided there."""
         config, number = self._host.config, record.number
         self._host.refuse_log(record.name, lambda: Conflict(f"Removing: the repository {record.name} is being removed"))
-        if self._is_due(system, -number):
+        if self._is_due(system, self._waited_s(-number)):
             await system.submit(EndRemoval(number), time.monotonic() + config.round_timeout_ms / 1000)
 
-    def _is_due(self, system: SystemLog, what: int) -> bool:
+    def _waited_s(self, what: int) -> float:
+        """How long this master has waited for an entry. ``what``: a number for each such entry."""
+        now_s = time.monotonic()
+        return now_s - self._first_seen.setdefault(what, now_s)
+
+    def _is_due(self, system: SystemLog, waited_s: float) -> bool:
         """Whether this master writes the next entry about a log: the first master of the system log's view at once,
-        each other one a round time-out later. ``what``: a number for each such entry."""
+        each other one a round time-out later."""
         config = self._host.config
         members = [one.node for one in system.masters if one.node in system.members]
-        waited_s = time.monotonic() - self._first_seen.setdefault(what, time.monotonic())
         if config.node not in members or not system.is_at_work:
             return False
         return waited_s >= members.index(config.node) * config.round_timeout_ms / 1000
 
-    async def _discard(self, catalogue: RepositoryCatalogue, record: RepositoryRecord) -> None:
+    async def _discard(self, system: SystemLog, record: RepositoryRecord) -> None:
         """Closes a removed log, and keeps its journal beside the others."""
-        number, folders = record.number, self._folders
+        number, folders, catalogue = record.number, self._folders, system.catalogue
         assert folders is not None, "the system log has a folder"
+        assert catalogue is not None, "the record is of the catalogue"
         if number not in folders.logs:
             return
         self._router.close_log(number, DropReason.REMOVED_LOG)
+        self._births.forget(number)
         storage = self._journals.pop(number, None)
         if storage is not None:
             close_storage(storage)
-        service = self._host.logs.get(number)
-        left = ""
-        if service is not None:
-            status = service.loop.status
-            error = Fatal(REMOVED, f"the repository {record.name} was removed")
-            left = str(export_unlogged(error, service.config.journal_folder, status.log_state, service.journal))
-            await self._host.close_log(number, CLOSE_TIMEOUT_S)
-        kept = await asyncio.to_thread(folders.discard, number)
+        if closing := self._closing.get(number):
+            await asyncio.wait([closing])
+        exported = await self._close_removed(record)
         if catalogue.find(record.name) is None:
             self._host.forget_log(record.name)
+        kept = await asyncio.to_thread(folders.discard, number)
+        self.failed.pop(number, None)
         self._host.log.info(
-            "RepositoryRemoved", repository=record.name, log=number, kept=str(kept) if kept else None, message=left
+            "RepositoryRemoved",
+            repository=record.name,
+            log=number,
+            kept=str(kept) if kept else None,
+            message=exported.describe(kept) if exported and kept else "",
         )
+
+    async def _close_removed(self, record: RepositoryRecord) -> UnloggedExport | None:
+        """Closes the log, and writes down what this master had accepted and the log lacks."""
+        service = self._host.logs.get(record.number)
+        if service is None:
+            return None
+        self._host.refuse_log(record.name, lambda: NotFound(f"the repository {record.name} was removed"))
+        exported: UnloggedExport | None = None
+
+        def export() -> None:
+            nonlocal exported
+            log_state = service.loop.status.log_state
+            exported = write_unlogged(service.config.journal_folder, log_state, service.journal)
+
+        await self._host.close_log(record.number, export)
+        return exported
+
+    async def _close_unlisted(self, catalogue: RepositoryCatalogue, number: int) -> None:
+        """Closes a log that the system log does not name any more: an operator forced a view that lacks its entry. It
+        opens again if the entry comes back."""
+        name = self._host.logs[number].repository
+        self._host.log.warning("LogNotListed", log=number, repository=name, why="the system log does not name it")
+        self._router.close_log(number, DropReason.CLOSED_LOG)
+        self._host.refuse_log(name, _starting)
+        await self._host.close_log(number)
+        if catalogue.find(name) is None:
+            self._host.forget_log(name)
 
     # One log
 
     def _add(self, number: int, name: str, config: NodeConfig, storage: LogStorage) -> LogService:
         links = EnvelopeLinks(number, self._host.links)
         try:
+            if self._is_stopping:
+                raise Unavailable("Closing", "this master is ending")
             service = self._host.add_log(
                 number, name, config, storage, links, lambda error: self._on_log_ended(number, name, error)
             )
-        except Fatal:
-            close_storage(storage)
+        except BaseException:
+            if number not in self._host.logs:
+                close_storage(storage)
             raise
         self._router.open_log(number, service.loop)
         service.start_tasks()
@@ -396,9 +404,31 @@ class FurtherLogs:
             self._on_process_ended(error)
             return
         self._fail(number, _name_of(error), str(error), name)
-        task = asyncio.get_running_loop().create_task(self._host.close_log(number, CLOSE_TIMEOUT_S))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._close_soon(number)
+
+    def _close_soon(self, number: int) -> None:
+        """Closes a log once. The process closes those that are open at its stop."""
+        if number not in self._host.logs or number in self._closing or self._is_stopping:
+            return
+        self._closing[number] = task = asyncio.get_running_loop().create_task(self._close(number))
+        task.add_done_callback(lambda _: self._closing.pop(number, None))
+
+    async def _close(self, number: int) -> None:
+        try:
+            await self._host.close_log(number)
+        except Exception as wrong:  # noqa: BLE001 - it is closed as far as possible, and the others go on
+            self._host.log.error("LogNotClosed", log=number, message=repr(wrong)[:2000])
+
+    @contextlib.contextmanager
+    def _failing(self, number: int, name: str = "") -> Iterator[None]:
+        """What goes wrong inside fails this log alone."""
+        try:
+            yield
+        except Refused:
+            raise  # not now: it is tried again
+        except Exception as wrong:  # noqa: BLE001 - a bad folder, a bad setting, an error of this program
+            self._fail(number, _name_of(wrong), str(wrong) or repr(wrong), name)
+            self._close_soon(number)
 
     def _fail(self, number: int, reason: str, message: str, name: str = "") -> None:
         self.failed[number] = reason
@@ -406,6 +436,8 @@ class FurtherLogs:
         self._host.log.error("LogFailed", log=number, repository=name or None, reason=reason, message=message[:2000])
         if name and number != SYSTEM_LOG:
             self._host.refuse_log(name, lambda: Unavailable(reason, f"the log of {name} is closed at this master", 10))
+        if number == SYSTEM_LOG and self.system is not None:
+            self.system.wake()
 
 
 async def _poll(condition: Callable[[], bool], deadline: float) -> bool:

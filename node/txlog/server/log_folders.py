@@ -2,8 +2,9 @@
 of the first log's journal.
 
 The file has the birth and the last start of each journal. It is replaced durably before a folder is made, and at each
-start of a log. So a folder that is lost or older than the file is noticed, and that log alone learns or is refused. A
-program that knows one log passes over both.
+start of a log. So a folder that is lost or older than the file is noticed, and that log alone learns or is refused.
+What shows that it is lost or older stays in the file, so the next start notices it, too. A program that knows one log
+passes over both.
 """
 
 from __future__ import annotations
@@ -33,13 +34,21 @@ class BadLogsFile(TxLogError):
 
 class KnownLog(StrictModel):
     """One further log. ``birth``, ``start``: of its journal; 0 until it was opened once. ``cluster_id``: empty until
-    the log is founded."""
+    the log is founded. ``refused``: the last start of an older journal with this birth; 0 without one. Each opening
+    raises the start of a journal, also of one that is refused: this tells it from the journal that is listed."""
 
     number: int = Field(ge=1)
     name: str
     cluster_id: str = ""
     birth: int = Field(default=0, ge=0)
     start: int = Field(default=0, ge=0)
+    refused: int = Field(default=0, ge=0)
+
+    def is_older(self, birth: int, start: int) -> bool:
+        """Whether a journal with this birth, opened for this start, is older than the listed one."""
+        if birth != self.birth:
+            return False
+        return start <= self.start or self.start <= self.refused >= start - 1
 
 
 class _LogsFile(StrictModel):
@@ -79,9 +88,9 @@ class LogFolders:
             self._write({**self.logs, log.number: log})
 
     def discard(self, number: int) -> Path | None:
-        """Takes a removed log from the list, and keeps its journal under another name. Durable on return. Returns the
-        new folder; None if there was none."""
-        old, new = self.folder(number), self._folder / LOGS_FOLDER / f"removed-{number}"
+        """Takes a removed log from the list, and keeps its journal under a name that is free. Durable on return.
+        Returns the new folder; None if there was none."""
+        old, new = self.folder(number), self._removed_folder(number)
         found = old.is_dir()
         if found:
             os.replace(old, new)
@@ -89,9 +98,16 @@ class LogFolders:
         self._write({known: one for known, one in self.logs.items() if known != number})
         return new if found else None
 
+    def _removed_folder(self, number: int) -> Path:
+        path, copy = self._folder / LOGS_FOLDER / f"removed-{number}", 1
+        while path.exists():
+            copy += 1
+            path = path.with_name(f"removed-{number}-{copy}")
+        return path
+
     def _write(self, logs: dict[int, KnownLog]) -> None:
         file = _LogsFile(version=1, node=self._node, birth=self._birth, logs=list(logs.values()))
-        write_durably(self._path, f"{file.model_dump_json(indent=1)}\n".encode())
+        write_durably(self._path, f"{file.model_dump_json(indent=1, exclude_defaults=True)}\n".encode())
         self.logs = logs
 
     def _numbers(self) -> list[str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -31,6 +32,7 @@ from txlog.runtime.master_listener import MasterListener, ViewTransition
 from txlog.runtime.master_loop import MasterLoop
 from txlog.runtime.payload_transfer import PayloadTransfer
 from txlog.runtime.payload_writer import PayloadWriter
+from txlog.runtime.sync_thread import SyncThread
 from txlog.runtime.transaction_status import TransactionTracker
 from txlog.runtime.worker_registry import WorkerRegistry
 from txlog.server.admin.settings import SettingsHandler
@@ -43,6 +45,9 @@ from txlog.server.permanent_tasks import PermanentTasks
 from txlog.server.removed_master_export import export_unlogged
 from txlog.telemetry.event_log import EventLog
 from txlog.workers.canonical_literals import CANONICAL_FORM, stored_form
+
+JOIN_S: Final = 1.0
+"""How long one call waits for a thread that writes the journal. No call without an end keeps a process alive."""
 
 
 def core_settings(config: NodeConfig) -> ProtocolSettings:
@@ -115,6 +120,24 @@ class SharedParts(NamedTuple):
     peer_token: bytes
 
 
+class _JournalSyncThread(SyncThread):
+    """Also says whether it has ended."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it may still write."""
+        return self._thread.is_alive()
+
+
+class _JournalPayloadWriter(PayloadWriter):
+    """Also says whether it has ended."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it may still write."""
+        return self._thread is not None and self._thread.is_alive()
+
+
 class LogService(MasterListener):
     """A running log. It calls ``ended(error)`` when it must end with a named error; it sends nothing afterwards.
 
@@ -145,7 +168,8 @@ class LogService(MasterListener):
         live = read_effective_settings(config)
         core = Core(core_settings(with_preferences(config, live.preferences)), recovered, shared.now())
         load = shared.interactive_load
-        self._payload_writer = PayloadWriter(journal, self._end, load) if isinstance(journal, Journal) else None
+        self._payload_writer = _JournalPayloadWriter(journal, self._end, load) if isinstance(journal, Journal) else None
+        self._sync_thread: _JournalSyncThread | None = None
         self.payload_transfer = PayloadTransfer(
             links.send, links.connected_peers, 2 * config.limits.body_bytes, self._payload_writer, load
         )
@@ -157,6 +181,7 @@ class LogService(MasterListener):
             company=load,
             batch_transactions=config.limits.batch_transactions,
             requests_in_flight=config.limits.requests_in_flight,
+            run_syncs=self._make_sync_thread,
         )
         self._tasks = PermanentTasks(self._end)
         self.registry = WorkerRegistry(
@@ -280,15 +305,44 @@ class LogService(MasterListener):
         """From now on a task that ends is no error."""
         self._tasks.expect_end()
 
-    async def close(self, timeout_s: float) -> None:
-        """Ends its reads, its loop and its journal. The last sync gets so many seconds."""
+    async def close(self, timeout_s: float | None, at_rest: Callable[[], None] | None = None) -> None:
+        """Ends its reads, its loop and its journal. What is being written gets so many seconds; None: all that it
+        needs. ``at_rest()`` is called on another thread when nothing writes the journal any more.
+
+        A journal that a thread still writes stays open, and the event log names it. Closed, it would give its file
+        descriptors back to the process, and the thread would write into another file."""
         await self.routes.reads.router.close()
         await self.routes.change_set_source.close()
         if self.context.traces is not None:
             await asyncio.get_running_loop().run_in_executor(None, self.context.traces.close)
-        await self.loop.close(timeout_s)
-        if self._payload_writer is not None:
-            self._payload_writer.close(timeout_s)
-        close = getattr(self.journal, "close", None)
-        if close is not None:
-            close()
+        if not await self._end_writing(timeout_s):
+            self._log.error(
+                "JournalLeftOpen",
+                folder=str(self.config.journal_folder),
+                why="a thread still writes to it; see the disk",
+            )
+            return
+        try:
+            if at_rest is not None:
+                await asyncio.to_thread(at_rest)
+        finally:
+            close = getattr(self.journal, "close", None)
+            if close is not None:
+                close()
+
+    async def _end_writing(self, timeout_s: float | None) -> bool:
+        """Ends the loop and the threads that write the journal. Whether they have ended in time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            join_s = JOIN_S if deadline is None else max(0.0, min(JOIN_S, deadline - time.monotonic()))
+            await self.loop.close(join_s)
+            if self._payload_writer is not None:
+                await asyncio.to_thread(self._payload_writer.close, join_s)
+            if not any(one is not None and one.is_alive for one in (self._sync_thread, self._payload_writer)):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+
+    def _make_sync_thread(self, *given: Any) -> SyncThread:
+        self._sync_thread = _JournalSyncThread(*given)
+        return self._sync_thread

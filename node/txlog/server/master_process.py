@@ -22,7 +22,7 @@ from txlog.config.live_settings import BadSettings, read_effective_settings
 from txlog.config.process_config import NodeConfig
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
-from txlog.http.router import Request, Response, Route, Router
+from txlog.http.router import Handler, Request, Response, Route, Router
 from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.errors import TxLogError
 from txlog.model.records import RecoveredState
@@ -99,6 +99,7 @@ class MasterProcess:
             self.links,
             tls,
             self._requests,
+            None if self.envelopes is None else lambda: self._dropped_envelopes,
         )
         self._directory = RepositoryDirectory(routes.routes(), routes.unknown_handler, guard)
         self.router = Router(self._directory, log, guard, company=load, cors_origins=config.cors_origins)
@@ -144,28 +145,34 @@ class MasterProcess:
 
     def _with_removal(self, repository: str, routes: list[Route]) -> list[Route]:
         """The routes of a repository, with RDF4J's way to remove it where the cluster may have several."""
+        handler, removal = self._removal(repository), ("DELETE", REPOSITORY_PATH)
+        if handler is None:
+            return routes
+        return [one._replace(handler=handler) if (one.method, one.path) == removal else one for one in routes]
+
+    def _removal(self, repository: str) -> Handler | None:
         requests = self._requests
         if requests is None:
-            return routes
+            return None
 
         async def remove(request: Request, _: Mapping[str, str]) -> Response:
             return await requests.remove_by_client(repository, request)
 
-        removal = ("DELETE", REPOSITORY_PATH)
-        return [one._replace(handler=remove) if (one.method, one.path) == removal else one for one in routes]
+        return remove
 
     def refuse_log(self, repository: str, error: Callable[[], TxLogError]) -> None:
-        """Answers every request about this repository with the error."""
+        """Answers every request about this repository with the error, except for its removal."""
         self._fast_path.remove_log(repository)
-        self._directory.refuse_log(repository, error)
+        self._directory.refuse_log(repository, error, self._removal(repository))
 
     def forget_log(self, repository: str) -> None:
         """There is no such repository any more."""
         self._fast_path.remove_log(repository)
         self._directory.remove_log(repository)
 
-    async def close_log(self, number: int, timeout_s: float) -> None:
-        """Ends a further log, and nothing else."""
+    async def close_log(self, number: int, at_rest: Callable[[], None] | None = None) -> None:
+        """Ends a further log, and nothing else: this process lives on, so it waits for all that is being written.
+        ``at_rest``: see :meth:`LogService.close`."""
         service = self.logs.pop(number, None)
         if service is None:
             return
@@ -173,12 +180,18 @@ class MasterProcess:
         service.routes.wake_log_waiters()
         service.loop.durability.abort_waiters()
         service.expect_end_of_tasks()
-        await service.stop_tasks(timeout_s)
-        await service.close(timeout_s)
+        await service.stop_tasks(CLOSE_TIMEOUT_S)
+        await service.close(None, at_rest)
 
     def _on_unknown_log(self, peer: str, number: int) -> None:
         if self.further is not None:
             self.further.on_unknown_log(peer, number)
+
+    @property
+    def _dropped_envelopes(self) -> Mapping[tuple[int, str], int]:
+        return (
+            {} if self.envelopes is None else {(number, why): n for (number, why), n in self.envelopes.dropped.items()}
+        )
 
     def _has_fixed_masters(self) -> bool:
         return self.further is not None and self.further.has_system_log
@@ -229,8 +242,10 @@ class MasterProcess:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._runner.cleanup(), CLOSE_TIMEOUT_S + 1)
         await self.evaluators.close()
-        for one in logs:
-            await one.close(CLOSE_TIMEOUT_S)
+        closed = await asyncio.gather(*(one.close(CLOSE_TIMEOUT_S) for one in logs), return_exceptions=True)
+        for one, wrong in zip(logs, closed, strict=True):
+            if wrong is not None:
+                self.log.error("LogNotClosed", repository=one.repository, message=repr(wrong)[:2000])
         self.log.info("Stopped")
 
 

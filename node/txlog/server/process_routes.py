@@ -26,11 +26,15 @@ class RepositoryChanges(Protocol):
     async def create_by_client(self, request: Request, names: Mapping[str, str]) -> Response:
         """RDF4J's ``PUT`` of a repository that does not exist."""
 
+    def names(self) -> list[str]:
+        """Every repository, open here or not."""
+
 
 class ProcessRoutes:
     """The list of repositories, the health of the process, all metrics, the console's files, and the door of the
     peers. ``sites`` and ``metrics``: those of each log by the name of its repository, in the order of the logs.
-    ``requests``: creates and removes repositories; None where the cluster has its first one alone."""
+    ``requests``: creates and removes repositories; None where the cluster has its first one alone. ``dropped``: the
+    messages of further logs that were not delivered."""
 
     def __init__(
         self,
@@ -39,13 +43,17 @@ class ProcessRoutes:
         links: PeerLinks,
         tls: TlsConfig,
         requests: RepositoryChanges | None = None,
+        dropped: Callable[[], Mapping[tuple[int, str], int]] | None = None,
     ) -> None:
-        creation = None if requests is None else requests.create_by_client
-        self._repositories = RepositoryListHandler(lambda: list(sites()), creation)
+        self._repositories = (
+            RepositoryListHandler(lambda: list(sites()))
+            if requests is None
+            else RepositoryListHandler(requests.names, requests.create_by_client)
+        )
         self._handlers = (
             self._repositories,
             HealthHandler(lambda: list(sites().values())),
-            ProcessMetrics(metrics, links.describe, tls),
+            ProcessMetrics(metrics, links.describe, tls, dropped),
             OpenApiHandler(),
             ConsoleFiles(),
             links,

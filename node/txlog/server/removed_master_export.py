@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from txlog.config.atomic_file import write_durably
 from txlog.model.entry import RunItem
@@ -24,24 +24,45 @@ REMOVED: Final = "Removed"
 READ_BYTES_MAX: Final = 1 << 20
 
 
+class UnloggedExport(NamedTuple):
+    """``transactions``: how many the log lacks. ``name``: of the file that has them. ``error``: why it could not be
+    written; empty if it was."""
+
+    transactions: int
+    name: str
+    error: str
+
+    def describe(self, folder: Path) -> str:
+        """What an operator has to know. ``folder``: where the journal is by now."""
+        said, path = (
+            f"{self.transactions} transactions were accepted here that its log does not have",
+            folder / self.name,
+        )
+        if self.error:
+            return f"{said}; they could not be written to {path} ({self.error}): txlog journal show {folder}"
+        return f"{said}; they are in {path}: see which of them the others have, and give the rest again"
+
+
 def export_unlogged(fatal: Fatal, folder: Path, agreement: LogState | None, journal: JournalPort) -> Fatal:
     """The error with which a removed master ends, with the number of its unlogged transactions and the file that has
     them, next to the journal. Unchanged if the log has all of them, or if the master ends for another reason."""
-    if fatal.reason != REMOVED or agreement is None:
+    exported = write_unlogged(folder, agreement, journal) if fatal.reason == REMOVED else None
+    if exported is None:
         return fatal
-    wanted = unlogged_transactions(agreement)
-    if not wanted:
-        return fatal
-    origin = agreement.own.origin
-    path = folder / f"removed-{origin.birth:016x}.jsonl"
-    said = f"{len(wanted)} transactions were accepted here that its log does not have"
+    return Fatal(REMOVED, f"{str(fatal).removeprefix(f'{REMOVED}: ')}; {exported.describe(folder)}")
+
+
+def write_unlogged(folder: Path, agreement: LogState | None, journal: JournalPort) -> UnloggedExport | None:
+    """Writes the transactions that the log lacks into a file in this folder; None if the log has all of them."""
+    wanted = unlogged_transactions(agreement) if agreement is not None else []
+    if agreement is None or not wanted:
+        return None
+    name, error = f"removed-{agreement.own.origin.birth:016x}.jsonl", ""
     try:
-        write_durably(path, b"".join(_encode_line(txid, journal) for txid in wanted))
+        write_durably(folder / name, b"".join(_encode_line(txid, journal) for txid in wanted))
     except OSError as wrong:
-        said = f"{said}; they could not be written to {path} ({wrong}): txlog journal show {folder}"
-    else:
-        said = f"{said}; they are in {path}: see which of them the others have, and give the rest again"
-    return Fatal(REMOVED, f"{str(fatal).removeprefix(f'{REMOVED}: ')}; {said}")
+        error = str(wrong)
+    return UnloggedExport(len(wanted), name, error)
 
 
 def unlogged_transactions(agreement: LogState) -> list[Txid]:

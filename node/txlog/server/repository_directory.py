@@ -47,33 +47,43 @@ class RepositoryDirectory:
         self._unknown_handler = unknown
         self._guard = guard
         self._logs: dict[str, _LogTables] = {}
+        self._refused: dict[str, _LogTables] = {}
+        """Names of logs that are not open here."""
         self._first_routes: list[Route] = []
         self._without_name = RouteTable(with_roles(self._process_routes, guard))
         self._unknown = _LogTables(RouteTable([]), RouteTable([]))
 
     def add_log(self, name: str, routes: Iterable[Route]) -> None:
         """Serves the log of this repository from now on. The first one also gets the paths without a name."""
+        assert name not in self._logs, f"two logs of one name: {name}"
         routes = list(routes)
-        if not self._logs:
+        if not self._first_routes:
             self._first_routes = routes
             bare = [route for route in routes if not route.path.startswith(REPOSITORY_PATH)]
             self._without_name = RouteTable(with_roles([*self._process_routes, *bare], self._guard))
             refusing = [route._replace(handler=self._unknown_handler(route)) for route in routes]
             self._unknown = _tables(with_roles(refusing, self._guard))
+        self._refused.pop(name, None)
         self._logs[name] = _tables(with_roles(routes, self._guard))
 
-    def refuse_log(self, name: str, error: Callable[[], TxLogError]) -> None:
-        """Answers what is about this repository with the error, as far as a user may ask for it."""
+    def refuse_log(self, name: str, error: Callable[[], TxLogError], removal: Handler | None = None) -> None:
+        """Answers what is about this repository with the error, as far as a user may ask for it. ``removal``: answers
+        its ``DELETE`` all the same."""
 
         async def refuse(request: Request, _: Mapping[str, str]) -> Response:
             raise error()
 
-        refusing = [route._replace(handler=refuse) for route in self._first_routes]
-        self._logs[name] = _tables(with_roles(refusing, self._guard))
+        def handler(route: Route) -> Handler:
+            return removal if removal and (route.method, route.path) == ("DELETE", REPOSITORY_PATH) else refuse
+
+        refusing = [route._replace(handler=handler(route)) for route in self._first_routes]
+        self._logs.pop(name, None)
+        self._refused[name] = _tables(with_roles(refusing, self._guard))
 
     def remove_log(self, name: str) -> None:
         """There is no such repository any more."""
         self._logs.pop(name, None)
+        self._refused.pop(name, None)
 
     @property
     def routes(self) -> list[Route]:
@@ -91,7 +101,7 @@ class RepositoryDirectory:
         """The table for a raw path, and the rest of the path behind the repository. The names hold the ``id`` of an
         unknown repository."""
         if path.startswith(_API):
-            if len(self._logs) > 1 and path.startswith(_API_REPOSITORIES):
+            if len(self._logs) + len(self._refused) > 1 and path.startswith(_API_REPOSITORIES):
                 name, rest = _split(path, len(_API_REPOSITORIES))
                 if rest:
                     tables, names = self._named(name)
@@ -106,7 +116,7 @@ class RepositoryDirectory:
         return self._without_name, path, NO_PARAMETERS
 
     def _named(self, name: str) -> tuple[_LogTables, Mapping[str, str]]:
-        known = self._logs.get(name)
+        known = self._logs.get(name) or self._refused.get(name)
         return (self._unknown, {"id": name}) if known is None else (known, NO_PARAMETERS)
 
 

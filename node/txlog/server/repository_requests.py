@@ -6,6 +6,7 @@ be asked, and two requests for one name at two masters give one repository.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -20,7 +21,7 @@ from txlog.http.route_table import authorization_header
 from txlog.http.router import Request, Response, Route, json_response, read_body, seconds_parameter
 from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.errors import BadInput, NotFound, OneRepository, RepositoryRefused, TxLogError
+from txlog.model.errors import BadInput, NotFound, OneRepository, RepositoryRefused, TxLogError, Unavailable
 from txlog.model.view import STRATEGIES
 from txlog.server.admin.configuration import MODES, RETENTION_MS_MIN
 from txlog.server.frontdoor.repositories import BODY_BYTES_MAX, refuse_deletion_with_query
@@ -101,6 +102,13 @@ class RepositoryRequests:
                 return json_response(one)
         raise _unknown(names["name"])
 
+    def names(self) -> list[str]:
+        """Every repository. Until the system log is read, those of which this master has a log."""
+        system = self._further.system
+        if system is not None and system.catalogue is not None:
+            return [record.name for record in system.catalogue.kept()]
+        return list(dict.fromkeys([self._host.first.repository, *self._further.known_names()]))
+
     def describe(self) -> dict[str, Any]:
         """``{"operational", "behind", "repositories": [{"name", "log", "clusterId", "state", "stable", "applied",
         "workers": {"working", "of"}, "wantedBy", "failed"}]}``. ``operational``: whether each group of workers of this
@@ -154,7 +162,7 @@ class RepositoryRequests:
     # Creation
 
     async def create(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Creates a repository: 201, 202 when it is not open here in time."""
+        """Creates a repository: 201, 202 when it is not open here in time, or its request is not in the log yet."""
         settings = self._parse_settings(await read_body(request, BODY_BYTES_MAX))
         deadline = self._deadline(request)
         record = await self._create(names["name"], settings, deadline)
@@ -192,7 +200,8 @@ class RepositoryRequests:
                 break
             if refusal != CatalogueRefusal.NUMBER_TAKEN:
                 raise _refusal(refusal, name)
-        await system.submit(WantRepository(name, BY_REQUEST, True), deadline)
+        with contextlib.suppress(Unavailable):  # the repository exists: its client is not asked to create it again
+            await system.submit(WantRepository(name, BY_REQUEST, True), deadline)
         return _record(system, entry.number)
 
     async def _wait_until_open(self, record: RepositoryRecord, deadline: float) -> bool:
@@ -202,13 +211,13 @@ class RepositoryRequests:
 
         def is_open() -> bool:
             service = self._host.logs.get(record.number)
-            if service is None or not service.context.is_ready:
+            if service is None or not service.context.is_ready or not _record(system, record.number).wanted_by:
                 return False
             group = self._describe_log(record.number, record.name, [], None)["workers"]
             return not group["of"] or group["working"] > 0
 
         while not is_open():
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or system.has_ended or record.number in self._further.failed:
                 return False
             # A log that becomes ready is no event of the system log, and a worker reports at any time.
             await system.wait_until(is_open, min(deadline, time.monotonic() + 0.05))

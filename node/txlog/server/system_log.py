@@ -101,6 +101,11 @@ class SystemLog:
             return False
         return configuration.has_majority([context.config.node, *status.present_peers])
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether this log has failed here, or is closed: nothing of it changes any more."""
+        return self.service.loop.end_reason is not None
+
     # Entries
 
     async def submit(self, entry: SystemEntry, deadline: float) -> str:
@@ -125,14 +130,19 @@ class SystemLog:
         return self.fold.outcomes[answer.txid]
 
     async def wait_until(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Whether the condition became true in time. It is tried when something has changed."""
+        """Whether the condition became true in time. It is tried when something has changed. False at once when
+        this log has ended."""
         while not condition():
             timeout_s = deadline - time.monotonic()
-            if timeout_s <= 0 or self.service.loop.end_reason is not None:
+            if timeout_s <= 0 or self.has_ended:
                 return False
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            await asyncio.wait([waiter], timeout=timeout_s)
+            try:
+                await asyncio.wait([waiter], timeout=timeout_s)
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
         return True
 
     def wake(self) -> None:

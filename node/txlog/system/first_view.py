@@ -6,7 +6,7 @@ between two steps hinders nothing, and two sides of a split never found one log 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.configuration import Configuration, Master
@@ -24,6 +24,16 @@ class JournalBirth(NamedTuple):
     birth: int
     keeps_literals: bool
     level: int
+
+
+def founding_members(
+    births: Collection[str], members: Sequence[str], configuration: Configuration, is_patience_over: bool
+) -> list[str]:
+    """The masters that found a log: the members of the system log's view. When ``is_patience_over``, those of them
+    whose journal is known (``births``), if they have more than half of all votes. The others learn the log later: one
+    master with a bad folder hinders no founding."""
+    known = [node for node in members if node in births]
+    return known if is_patience_over and configuration.has_majority(known) else list(members)
 
 
 def found_entry(

@@ -18,17 +18,20 @@ from txlog.server.admin.metric_families import counters, gauge, gauges, join_fam
 
 class ProcessMetrics:
     """``GET /metrics``. ``logs``: the metrics of each log by the name of its repository. The series of several logs
-    have the label ``repository``; those of a single one have no such label. ``peers`` describes the links."""
+    have the label ``repository``; those of a single one have no such label. ``peers`` describes the links. ``dropped``:
+    messages of further logs that were not delivered, by number and reason; None where there are none."""
 
     def __init__(
         self,
         logs: Callable[[], Mapping[str, LogMetrics]],
         peers: Callable[[], dict[str, Any]],
         tls: TlsConfig = NO_TLS,
+        dropped: Callable[[], Mapping[tuple[int, str], int]] | None = None,
     ) -> None:
         self._logs = logs
         self._describe_peers = peers
         self._tls = tls
+        self._dropped = dropped
         self._started_at = time.monotonic()
         self._registry: Any = None
 
@@ -75,6 +78,11 @@ class ProcessMetrics:
         yield gauges("peer_connected", "1 while this master's socket to it is open", ["peer"], connected)
         dropped = {(one["node"],): one["sent"]["dropped"] for one in described["peers"]}
         yield counters("peer_dropped", "messages forgotten because a queue was full", ["peer"], dropped)
+
+        if self._dropped is not None:
+            lost = {(str(number), reason): count for (number, reason), count in self._dropped().items()}
+            text = "messages of further logs that were not delivered, by reason"
+            yield counters("log_messages_dropped", text, ["log", "reason"], lost)
 
     def _certificate_metrics(self) -> Iterable[Any]:
         ends = {(to,): found.expires for to, found in self._tls._asdict().items() if found is not None}

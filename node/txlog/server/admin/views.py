@@ -113,6 +113,7 @@ class ViewHandler:
         if node == self._context.config.node:
             raise Conflict(f"{node} answers you itself: it is not down; ask another master")
         birth = int(report.birth, 16)
+        self._context.proved_down(node, birth, report.start)  # a proof that is stale here may count for a further log
         view = self._status.view
         member = view.member(node) if view is not None else None
         if member is not None and member.birth != birth:
@@ -122,7 +123,6 @@ class ViewHandler:
         if member is not None:
             self._loop.prove_down(node, birth, report.start)
             self._context.log.info("ProvedDown", peer=node, birth=report.birth, start=report.start)
-        self._context.proved_down(node, birth, report.start)
         return json_response({"node": node, "inView": self.is_in_view(Origin(node, birth))})
 
     # Overrides

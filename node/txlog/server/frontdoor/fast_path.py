@@ -97,6 +97,8 @@ class FastPath:
         """From now on, plain writes and queries to this log's paths are recognised."""
         self._logs.update(dict.fromkeys(log.paths, log))
         self._read_logs.update(dict.fromkeys(log.read_paths, log))
+        self._head_cache.clear()
+        self._templates.clear()
 
     def remove_log(self, name: str) -> None:
         """From now on the ordinary path answers what is about this repository."""
