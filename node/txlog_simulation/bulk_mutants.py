@@ -10,9 +10,15 @@ FILES = "txlog/bulk/load_files.py"
 WRITER = "txlog/bulk/load_writer.py"
 RUN = "txlog/bulk/load_run.py"
 DOOR = "txlog/server/admin/bulk_loads.py"
+COMMANDS = "txlog/cli/bulk_commands.py"
+BODY = "txlog/bulk/held_body.py"
+ROUNDS = "txlog/pipeline/bulk_rounds.py"
+BATCH = "txlog/pipeline/batch/catch_up.py"
 SOURCES = "txlog/cli/bulk_sources.py"
 OPERATIONS = "txlog/apply/entry_operations.py"
 _LANES = "node/tests/pipeline/test_bulk_lanes.py::"
+_INTERRUPTIONS = "node/tests/pipeline/test_bulk_interruptions.py::"
+_COMMANDS = "node/tests/cli/test_bulk_commands.py::"
 _FILES = "node/tests/bulk/test_load_files.py::"
 _RUN = "node/tests/bulk/test_load_run.py::"
 _SOURCES = "node/tests/cli/test_bulk_sources.py::"
@@ -44,8 +50,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "B16",
         "bulk-aborted-load-written",
         RUN,
-        '    if home.decide("commit", time.time()).decision != "commit":\n',
-        '    if home.decide("commit", time.time()).decision == "":\n',
+        '    if decision.decision != "commit":\n',
+        '    if decision.decision == "":\n',
         f"{_RUN}test_an_aborted_load_is_not_written",
     ),
     _mutant(
@@ -120,20 +126,68 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "        return []\n",
         "node/tests/local/test_store_activity.py::test_what_computes_is_busy",
     ),
+    _mutant(
+        "B16",
+        "bulk-committed-parts-deleted",
+        COMMANDS,
+        '                if self._home.decide("abort", time.time()).decision == "abort":\n',
+        '                if self._home.decide("abort", time.time()).decision:\n',
+        f"{_COMMANDS}test_parts_of_a_committed_load_stay",
+    ),
+    _mutant(
+        "B16",
+        "bulk-late-entry-written",
+        RUN,
+        "    if left_s <= 0:\n",
+        "    if left_s <= -1e9:\n",
+        f"{_RUN}test_no_entry_is_written_whose_key_may_be_forgotten",
+    ),
+    _mutant(
+        "B16",
+        "bulk-entry-tried-beyond-its-key",
+        RUN,
+        "    until = time.monotonic() + min(APPEND_S, left_s)\n",
+        "    until = time.monotonic() + APPEND_S\n",
+        f"{_RUN}test_no_entry_is_written_whose_key_may_be_forgotten",
+    ),
+    _mutant(
+        "B16",
+        "bulk-late-load-continued",
+        COMMANDS,
+        "append_time_left(decision.at, _key_retention(setting)) > 0:\n",
+        "append_time_left(decision.at, _key_retention(setting)) > -1e9:\n",
+        f"{_COMMANDS}test_a_load_of_unknown_outcome_is_continued_while_its_key_is_known",
+    ),
+    _mutant(
+        "B16",
+        "bulk-outcome-not-noted",
+        COMMANDS,
+        "            self._home.write_outcome(outcome)\n",
+        "",
+        f"{_COMMANDS}test_where_a_load_is_in_the_log_is_noted_before_the_workers_are_waited_for",
+    ),
+    _mutant(
+        "B16",
+        "bulk-keys-of-clients",
+        "txlog/http/write_options.py",
+        "    if key.startswith(BULK_KEY_PREFIX):\n",
+        "    if key == BULK_KEY_PREFIX:\n",
+        f"{_RUN}test_no_client_has_a_key_of_a_load",
+    ),
     # B17: none or all, and nothing behind the marker
     _mutant(
         "B17",
         "bulk-end-before-its-mark",
         LANE,
-        "        if not self._replace(due.expected, mark):\n",
-        "        body.end()\n        if not self._replace(due.expected, mark):\n",
+        "        refused = self._replace(due.expected, mark)\n",
+        "        body.end()\n        refused = self._replace(due.expected, mark)\n",
         f"{_LANES}test_the_mark_is_in_the_worker_before_the_body_is_ended",
     ),
     _mutant(
         "B17",
         "bulk-takeover-without-a-restart",
         LANE,
-        "        if not self._witness.has_ended(self._adapter.is_loading(mark)):\n",
+        "        if not self._has_ended:\n",
         "        if mark is None:\n",
         f"{_LANES}test_nothing_of_a_load_lands_behind_its_marker",
     ),
@@ -176,6 +230,86 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "    if find_bulk_load(entry) is not None:\n",
         "    if find_bulk_load(entry) is not None and not entry.payload:\n",
         f"{_LANES}test_a_load_may_be_the_first_entry",
+    ),
+    _mutant(
+        "B17",
+        "bulk-slow-store-has-ended",
+        BODY,
+        "            self.close()\n            return False\n        self._used_at",
+        "            self.close()\n            return True\n        self._used_at",
+        f"{_INTERRUPTIONS}test_a_slow_store_has_not_ended",
+    ),
+    _mutant(
+        "B17",
+        "bulk-slow-connection-used-again",
+        BODY,
+        "            self.close()\n            return False\n        self._used_at",
+        "            return False\n        self._used_at",
+        f"{_INTERRUPTIONS}test_a_slow_store_has_not_ended",
+    ),
+    _mutant(
+        "B17",
+        "bulk-new-process-for-the-old-one",
+        BODY,
+        "        self._connection, self._used_at = connection, time.monotonic()\n        return False\n",
+        "        self._connection, self._used_at = connection, time.monotonic()\n        return True\n",
+        f"{_INTERRUPTIONS}test_a_slow_store_has_not_ended",
+    ),
+    _mutant(
+        "B17",
+        "bulk-any-fault-ends-a-store",
+        BODY,
+        "        except (ConnectionError, http.client.IncompleteRead) as closed:\n",
+        "        except (OSError, http.client.HTTPException) as closed:\n",
+        f"{_INTERRUPTIONS}test_only_a_connection_that_ends_shows_the_end_of_a_store",
+    ),
+    _mutant(
+        "B17",
+        "bulk-batch-over-a-landed-load",
+        BATCH,
+        "        if not may_be_landed(mark):\n",
+        "        if mark.token >= 0:\n",
+        f"{_INTERRUPTIONS}test_a_load_that_may_be_in_is_repeated_without_a_restart",
+    ),
+    _mutant(
+        "B17",
+        "bulk-skipped-load-passed-over",
+        BATCH,
+        "entry.noop == NOOP_SKIP",
+        'entry.noop == ""',
+        f"{_INTERRUPTIONS}test_a_repeated_load_heeds_pauses_and_skips",
+    ),
+    _mutant(
+        "B17",
+        "bulk-repeated-without-the-log",
+        ROUNDS,
+        "        if self._find_load(mark) is None:\n            return self._lane.leave()\n",
+        "",
+        f"{_INTERRUPTIONS}test_a_repeated_load_heeds_pauses_and_skips",
+    ),
+    _mutant(
+        "B17",
+        "bulk-repeated-in-a-pause",
+        ROUNDS,
+        "may_end=upto >= mark.position.index",
+        "may_end=True",
+        f"{_INTERRUPTIONS}test_a_repeated_load_heeds_pauses_and_skips",
+    ),
+    _mutant(
+        "B17",
+        "bulk-repeated-load-taken-back",
+        LANE,
+        "        if due.repeats or due.since == EMPTY_MARKER:\n",
+        "        if due.since == EMPTY_MARKER:\n",
+        f"{_INTERRUPTIONS}test_a_repeated_load_that_is_refused_may_still_be_in",
+    ),
+    _mutant(
+        "B17",
+        "bulk-unknown-position-is-empty",
+        ROUNDS,
+        "            if at is None and entry.index != 1:\n",
+        "            if at is None and entry.index == 0:\n",
+        f"{_INTERRUPTIONS}test_an_unknown_position_is_not_an_empty_worker",
     ),
     # B18: before the decision nothing has happened, and nothing else is taken for a load's own
     _mutant(
@@ -222,8 +356,8 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "B18",
         "bulk-body-kept-for-ever",
         LANE,
-        "        if wanted is None or self.why_not() is not None:\n",
-        "        if self.why_not() is not None:\n",
+        "        if self._load != wanted:\n",
+        "        if wanted is not None and self._load != wanted:\n",
         f"{_LANES}test_what_nobody_asks_for_any_more_is_given_up",
     ),
     _mutant(
@@ -257,5 +391,53 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
         "    check_supported_terms(text)\n    return",
         "    return",
         f"{_SOURCES}test_what_is_no_rdf_is_named_with_its_place",
+    ),
+    _mutant(
+        "B18",
+        "bulk-refused-mark-hidden",
+        LANE,
+        "if result is ApplyResult.REFUSED else",
+        "if result is ApplyResult.CONTENDED else",
+        f"{_INTERRUPTIONS}test_a_mark_that_the_store_refuses_is_named",
+    ),
+    _mutant(
+        "B18",
+        "bulk-dead-owner-waited-for",
+        LANE,
+        "        if self._lock is None or self._lock[0] != expected:\n",
+        "        if self._lock is None or self._lock[0] is not None:\n",
+        f"{_INTERRUPTIONS}test_the_lock_of_a_dead_applier_is_taken_over",
+    ),
+    _mutant(
+        "B18",
+        "bulk-asked-by-a-dead-master",
+        "txlog/pipeline/progress_reporter.py",
+        "    since = time.monotonic() - BULK_ASK_S\n",
+        "    since = 0.0\n",
+        f"{_INTERRUPTIONS}test_a_master_that_does_not_answer_asks_for_nothing_after_a_while",
+    ),
+    _mutant(
+        "B18",
+        "bulk-filler-without-a-limit",
+        BODY,
+        "missing if is_worth_it and missing * len(line) <= FILL_BYTES_MAX else 0",
+        "missing if is_worth_it else 0",
+        f"{_INTERRUPTIONS}test_a_last_batch_is_filled_up_by_its_shortest_line",
+    ),
+    _mutant(
+        "B18",
+        "bulk-dropped-body-goes-on",
+        BODY,
+        "                        self._connection.sock.shutdown(socket.SHUT_RDWR)\n",
+        "                        self._connection.sock.close()\n",
+        f"{_INTERRUPTIONS}test_a_body_that_is_dropped_ends_its_thread",
+    ),
+    _mutant(
+        "B18",
+        "bulk-folder-without-a-request",
+        FILES,
+        '    names = {key[0] for key in keys if key[1:] == ["request.json"]}\n',
+        "    names = {key[0] for key in keys}\n",
+        f"{_FILES}test_a_folder_without_its_request_is_no_load",
     ),
 )

@@ -36,6 +36,7 @@ from txlog.archive.stream_reader import StreamReader
 from txlog.backup.backup_errors import BackupFault, OtherCluster, WorkerLoading, WorkerNotEmpty
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.folder_target import FolderTarget
+from txlog.model.bulk_entry import BulkReference, encode_bulk_load
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput, TxLogError
 from txlog.model.ids import Txid
@@ -309,6 +310,13 @@ def test_a_store_that_holds_something_is_refused(planted: Planted, store: Oxigra
     with pytest.raises(WorkerNotEmpty):
         planted.restore(store)
     assert store.quads() == ["<urn:a> <urn:b> <urn:c> ."]
+
+
+def test_a_bulk_load_is_refused_by_name(planted: Planted, untouched: OxigraphProcess) -> None:
+    planted.add_quads(1)
+    planted.add(encode_bulk_load(BulkReference("01" * 16, "ab" * 32, 7)).decode(), KIND_UPDATE)
+    with pytest.raises(EntryRefused, match=rf"the entry 2 .* is the bulk load {'01' * 16} of 7 quads.* backup"):
+        planted.restore(untouched)
 
 
 def test_an_interrupted_restore_is_repeated_with_again(planted: Planted, store: OxigraphProcess) -> None:

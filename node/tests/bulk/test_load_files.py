@@ -53,6 +53,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert list_loads(at.target, "0b" * 16) == []
 
 
+def test_a_folder_without_its_request_is_no_load(tmp_path: Path) -> None:
+    """Such as what is left where objects were deleted by hand."""
+    written(folder(tmp_path), line(1))
+    rest = folder(tmp_path, OTHER)
+    rest.write_part(line(2))
+    assert [each.load for each in list_loads(rest.target, CLUSTER)] == [LOAD]
+
+
 def test_no_backup_is_called_like_this(tmp_path: Path) -> None:
     at = folder(tmp_path)
     written(at, line(1))

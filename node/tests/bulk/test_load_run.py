@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from master_cluster import Cluster
 
 from txlog.backup.folder_target import FolderTarget
 from txlog.bulk import load_run
-from txlog.bulk.bulk_errors import LoadAborted, NotReady, UnknownKind
+from txlog.bulk.bulk_errors import KeyForgotten, LoadAborted, NotReady, UnknownKind
 from txlog.bulk.load_files import LoadFolder
 from txlog.bulk.load_run import BulkSite, await_loaded, check_sites, commit_load, give_up, prepare_load
 from txlog.client import MasterClient, WorkerReport
@@ -22,6 +23,7 @@ from txlog.model.bulk_entry import BulkReference, bulk_key, encode_bulk_load
 from txlog.model.errors import BadInput, Conflict, KeyTaken, Unavailable, Unsupported
 
 LOAD, OTHER = "01" * 16, "02" * 16
+RETENTION_S = 86400.0
 REFERENCE = BulkReference(LOAD, "ab" * 32, 100)
 WORKER = {"name": "w-1", "url": "http://127.0.0.1:1"}
 
@@ -109,8 +111,8 @@ async def test_it_waits_until_each_working_worker_holds_the_load(run: Run) -> No
 
 
 async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run) -> None:
-    first = await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE)
-    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE) == first
+    first = await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S)
+    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S) == first
     with MasterClient(run.url) as master:
         page = await asyncio.to_thread(lambda: master.log_page(0, keys=True))
     assert (page.entries[0].payload, page.entries[0].key) == (encode_bulk_load(REFERENCE), bulk_key(LOAD))
@@ -120,7 +122,7 @@ async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run)
 
 async def test_an_aborted_load_is_not_written(run: Run) -> None:
     run.site.folder.decide("abort", 1.0)
-    await run.fails(LoadAborted, LOAD, commit_load, run.site.folder, [run.site], REFERENCE)
+    await run.fails(LoadAborted, LOAD, commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S)
     with MasterClient(run.url) as master:
         assert (await asyncio.to_thread(master.status)).log.index == 0
 
@@ -128,11 +130,35 @@ async def test_an_aborted_load_is_not_written(run: Run) -> None:
 async def test_an_unknown_outcome_is_no_abort(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_run, "APPEND_S", 0.0)
     away = run.site._replace(masters=[BulkCalls("http://127.0.0.1:1", 0.5)])
-    await run.fails(Unavailable, "the same command continues", commit_load, run.site.folder, [away], REFERENCE)
+    given = (run.site.folder, [away], REFERENCE, RETENTION_S)
+    await run.fails(Unavailable, "the same command continues", commit_load, *given)
     decision = run.site.folder.read_decision()
     assert decision is not None
     assert decision.decision == "commit"
-    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE)
+    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S)
+
+
+async def test_no_entry_is_written_whose_key_may_be_forgotten(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_run, "APPEND_S", 20.0)
+    away = run.site._replace(masters=[BulkCalls("http://127.0.0.1:1", 0.5)])
+    began = time.monotonic()
+    await run.fails(Unavailable, "the same command continues", commit_load, run.site.folder, [away], REFERENCE, 2.0)
+    assert time.monotonic() - began < 10.0, "it ends with the key"
+    await run.fails(KeyForgotten, f"bulk.{LOAD}", commit_load, run.site.folder, [run.site], REFERENCE, 2.0)
+    with MasterClient(run.url) as master:
+        assert (await asyncio.to_thread(master.status)).log.index == 0
+
+
+async def test_no_client_has_a_key_of_a_load(run: Run) -> None:
+    with MasterClient(run.url) as master:
+
+        def write(key: str) -> None:
+            master.write("demo", b"<urn:a> <urn:b> <urn:c> .\n", "application/n-triples", key=key, wait_s=5.0)
+
+        await run.fails(BadInput, "are of bulk loads", write, bulk_key(LOAD))
+        assert (await asyncio.to_thread(master.status)).log.index == 0
+        await asyncio.to_thread(write, "bulk")
+    assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S)
 
 
 async def test_it_waits_for_the_workers(run: Run) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from txlog.backup.folder_target import FolderTarget
-from txlog.bulk.bulk_errors import NoRoom
+from txlog.bulk.bulk_errors import KeyForgotten, NoRoom
 from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadOutcome, LoadSource
+from txlog.bulk.load_run import BulkSite
 from txlog.bulk.load_writer import build_manifest, write_parts
-from txlog.cli.bulk_commands import _describe_load, _find_request, _Place, _refuse_full_disks, _Setting
+from txlog.cli import bulk_commands
+from txlog.cli.bulk_commands import (
+    _check_graph,
+    _describe_load,
+    _find_request,
+    _LoadRun,
+    _Place,
+    _refuse_full_disks,
+    _Setting,
+)
 from txlog.cli.cli_cluster import CliCluster
-from txlog.model.errors import BadInput
+from txlog.cli.rdf_chunks import open_source
+from txlog.model.errors import BadInput, SystemGraphNamed, Unavailable
 
 CLUSTER, LOAD = "0a" * 16, "01" * 16
 SOURCES = [LoadSource("a.nt", 10, "ab" * 16)]
@@ -53,6 +66,66 @@ def test_what_is_in_is_loaded_again_only_when_asked_for(setting: _Setting) -> No
     with pytest.raises(BadInput, match=r"in the cluster already: load .* index 7"):
         _find_request(setting, SOURCES, "urn:g", again=False)
     assert _find_request(setting, SOURCES, "urn:g", again=True) is None
+
+
+def test_a_load_of_unknown_outcome_is_continued_while_its_key_is_known(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_commands, "_key_retention", lambda _: 3600.0)
+    folder = begun(setting)
+    folder.decide("commit", time.time() - 1700)
+    assert _find_request(setting, SOURCES, "urn:g", again=False) == folder.read_request()
+    monkeypatch.setattr(bulk_commands, "_key_retention", lambda _: 3300.0)
+    with pytest.raises(KeyForgotten, match="with --again"):
+        _find_request(setting, SOURCES, "urn:g", again=False)
+    assert _find_request(setting, SOURCES, "urn:g", again=True) is None, "a load of its own"
+
+
+def run_of(setting: _Setting) -> _LoadRun:
+    folder = begun(setting)
+    return _LoadRun(setting, [BulkSite("uk", [], folder)], folder, folder.read_request(), True)
+
+
+@pytest.mark.parametrize("decision", ["commit", None])
+def test_parts_of_a_committed_load_stay(setting: _Setting, tmp_path: Path, decision: Literal["commit"] | None) -> None:
+    """Two commands of the same files share the parts. One may have committed them when the other one fails."""
+    run = run_of(setting)
+    home = setting.places[0].folder(LOAD)
+    part = home.write_part(b"<urn:a> <urn:p> <urn:b> .\n")
+    if decision is not None:
+        home.decide(decision, 1.0)
+    (tmp_path / "broken.nt").write_text("<urn:a> <urn:p>\n")
+    with open_source(str(tmp_path / "broken.nt")) as source, pytest.raises(BadInput, match=r"broken.nt:1"):
+        run.write_and_stage([source], None)
+    assert home.target.create(home.part_key(part), b"") == (decision is None)
+
+
+def test_where_a_load_is_in_the_log_is_noted_before_the_workers_are_waited_for(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: object) -> None:
+        raise Unavailable("Unreachable", "no master answers")
+
+    run = run_of(setting)
+    home = setting.places[0].folder(LOAD)
+    home.decide("commit", 1.0)
+    outcome = LoadOutcome("uk-1.1.1", 7, 1.0)
+    monkeypatch.setattr(bulk_commands, "_key_retention", lambda _: 3600.0)
+    monkeypatch.setattr(bulk_commands, "commit_load", lambda *_: "uk-1.1.1")
+    monkeypatch.setattr(_LoadRun, "_find_outcome", lambda *_: outcome)
+    monkeypatch.setattr(_LoadRun, "_await", wait)
+    reference = home.write_manifest(build_manifest(home.read_request(), []))
+    with pytest.raises(Unavailable):
+        run.take_in(reference, home.read_manifest(reference), 1.0, 1.0)
+    assert home.read_outcome() == outcome
+
+
+@pytest.mark.parametrize("graph", ["", "g", "urn:a b", "urn:txlog:system:x"])
+def test_a_graph_that_is_none_is_refused_at_the_beginning(graph: str) -> None:
+    with pytest.raises((BadInput, SystemGraphNamed)):
+        _check_graph(graph)
+    _check_graph("urn:g")
+    _check_graph(None)
 
 
 def test_the_states_of_a_load(setting: _Setting) -> None:

@@ -7,90 +7,23 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from one_store_site import OneStoreSite
+from bulk_store_site import LOAD, OXIGRAPH, BulkStoreSite, drive, lanes
 from store_process import until
 
 from txlog.backup.backup_errors import WorkerLoading
 from txlog.backup.dataset_load import RestoreTarget, start_load
-from txlog.backup.folder_target import FolderTarget
-from txlog.bulk.held_body import BodyPhase, HeldBody, in_flight_mark
-from txlog.bulk.load_files import LoadFolder, LoadIntent
-from txlog.bulk.load_writer import build_manifest, read_quads, write_parts
-from txlog.model.bulk_entry import BulkReference, encode_bulk_load
-from txlog.model.entry import KIND_QUADS, KIND_UPDATE
+from txlog.bulk.held_body import BodyPhase
+from txlog.model.bulk_entry import BulkReference
 from txlog.pipeline.batch.catch_up import CatchUp
 from txlog.pipeline.batch.task_runner import InProcessRunner
-from txlog.pipeline.bulk_lane import BulkLane
-from txlog.pipeline.worker_applier import WorkerApplier
-from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
-from txlog.workers import ADAPTERS
-from txlog.workers.adapter import LoadMarker, MarkerPosition, SystemGraphs
+from txlog.pipeline.bulk_lane import BulkLane, BulkStep
+from txlog.pipeline.worker_lanes import ApplyRequest
+from txlog.workers.adapter import LoadMarker, MarkerPosition
 from txlog.workers.http_transport import HttpTransport
-
-LOAD = "0123456789abcdef" * 2
-OXIGRAPH = ADAPTERS["oxigraph"]
-
-
-def lines(count: int) -> bytes:
-    return b"".join(b"<urn:s:%d> <urn:p> <urn:o:%d> <urn:g> .\n" % (n, n) for n in range(count))
-
-
-class BulkStoreSite(OneStoreSite):
-    """One store, and a target with a load of ``quads`` quads."""
-
-    def __init__(self, folder: Path, quads: int = 2000) -> None:
-        self.parts = folder / "parts"
-        self.parts.mkdir()
-        super().__init__(folder, bulk_target={"folder": str(self.parts)})
-        self.folder = LoadFolder(FolderTarget(self.parts), self.log.cluster.hex(), LOAD)
-        request = LoadIntent(LOAD, self.log.cluster.hex(), [])
-        self.folder.create_request(request)
-        parts = write_parts(self.folder, iter([lines(quads)]), lambda _: None)
-        self.load = self.folder.write_manifest(build_manifest(request, parts))
-
-    def append_load(self) -> int:
-        return self.log.append(encode_bulk_load(self.load), kind=KIND_UPDATE)
-
-    def insert(self, number: int) -> int:
-        return self.log.append(b"INSERT DATA { <urn:tx:%d> <urn:p> 1 }" % number, kind=KIND_UPDATE)
-
-    def delete_first(self) -> int:
-        return self.log.append(b"D <urn:s:0> <urn:p> <urn:o:0> <urn:g> .\n", kind=KIND_QUADS)
-
-    def ask(self) -> None:
-        self.feed.bulk["w1"] = self.load._asdict()
-
-    def loaded(self) -> int:
-        return int(self.store.select("SELECT (COUNT(*) AS ?n) { GRAPH <urn:g> { ?s ?p ?o } }")[0])
-
-    def system(self) -> SystemGraphs:
-        with HttpTransport(self.store.url) as transport:
-            return OXIGRAPH.parse_system_graphs(transport.send(OXIGRAPH.read_system()))
-
-    def phase(self) -> str:
-        return str(self.feed.reports[-1][1]["bulk"]["phase"]) if self.feed.reports else ""
-
-    def error(self) -> str:
-        return str(self.feed.reports[-1][1]["error"]) if self.feed.reports else ""
-
-    def asks_for_a_restart(self) -> bool:
-        return bool(self.feed.reports) and bool(self.feed.reports[-1][1]["running"])
-
-    def new_body(self) -> HeldBody:
-        return HeldBody(self.store.url, OXIGRAPH.load(b""), lambda: read_quads(self.folder, self.load))
-
-    def put_in_flight_mark(self) -> LoadMarker:
-        """As a lane does that is about to end its body."""
-        (before,) = self.system().markers
-        mark = in_flight_mark(self.log.at(before.position.index + 1), before)
-        with HttpTransport(self.store.url) as transport:
-            assert transport.send(OXIGRAPH.apply([], before, mark)).ok
-        return mark
 
 
 @pytest.fixture
@@ -98,23 +31,6 @@ def site(tmp_path: Path) -> Iterator[BulkStoreSite]:
     made = BulkStoreSite(tmp_path)
     yield made
     made.close()
-
-
-def lanes(site: OneStoreSite) -> LaneSet:
-    return LaneSet(site.config, WorkerApplier)
-
-
-def drive(site: BulkStoreSite, running: LaneSet, upto: int, seconds: float = 30.0) -> None:
-    """As a pipeline does, with a supervisor that restarts a store where a report asks for it."""
-    deadline = time.monotonic() + seconds
-    restarted = 0
-    while site.feed.position("w1") != upto:
-        assert time.monotonic() < deadline, (site.feed.reports[-1], site.system())
-        running.apply_workers([ApplyRequest("w1", upto)], 0.2)
-        if site.asks_for_a_restart() and len(site.feed.reports) > restarted:
-            site.store.kill()
-            site.store.start()
-            restarted = len(site.feed.reports) + 1
 
 
 def test_a_load_that_nobody_prepared_is_in_at_its_place(site: BulkStoreSite) -> None:
@@ -156,7 +72,7 @@ def test_the_mark_is_in_the_worker_before_the_body_is_ended(
     phases: list[BodyPhase] = []
     replace = BulkLane._replace
 
-    def watched(lane: BulkLane, expected: MarkerPosition | LoadMarker | None, new: LoadMarker) -> bool:
+    def watched(lane: BulkLane, expected: MarkerPosition | LoadMarker | None, new: LoadMarker) -> BulkStep | None:
         assert lane._body is not None
         phases.append(lane._body.phase)
         return replace(lane, expected, new)

@@ -7,6 +7,7 @@ from typing import Final
 
 from txlog.archive.archive_errors import EntryRefused
 from txlog.archive.block_codec import ArchivedEntry
+from txlog.model.bulk_entry import decode_bulk_load
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import BadInput
 from txlog.sparql import check_supported_terms, is_valid_update
@@ -22,7 +23,13 @@ _LINES: Final = re.compile(
 
 def refuse_foreign(entry: ArchivedEntry) -> None:
     """:class:`EntryRefused` for an entry that no master has accepted: an update that reads other addresses, names of
-    TxLog's own, payloads that are none."""
+    TxLog's own, payloads that are none. Also for a bulk load, whose data no archive has."""
+    load = decode_bulk_load(entry.payload) if entry.kind == KIND_UPDATE else None
+    if load is not None:
+        raise EntryRefused(
+            f"the entry {entry.index} ({entry.txid}) is the bulk load {load.id} of {load.quads:,} quads, which are in "
+            "no archive; restore from a backup that was taken behind it, or to a moment before it"
+        )
     try:
         if entry.kind == KIND_QUADS:
             _check_quads(entry.payload)

@@ -37,6 +37,11 @@ class WorkerLock:
         self._last_system: SystemGraphs | None = None
         self._unchanged_since = 0.0
 
+    def extend(self, until: float) -> None:
+        """Another deadline (monotonic). Who claims in short calls keeps one lock, which watches a silent owner through
+        all of them."""
+        self._until = until
+
     def claim(self) -> int:
         """A token. The lock is held after a request that confirms the token has succeeded."""
         adapter, transport = self._worker.adapter, self._worker.transport

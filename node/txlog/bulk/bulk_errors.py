@@ -66,6 +66,13 @@ class LoadAborted(Refused):
     reason: ClassVar[str] = "LoadAborted"
 
 
+class KeyForgotten(Refused):
+    """It was decided so long ago that a load happens that its entry cannot be written under its key again."""
+
+    status = 409
+    reason: ClassVar[str] = "KeyForgotten"
+
+
 class NoSuchLoad(Refused):
     """The target has no load of this id."""
 

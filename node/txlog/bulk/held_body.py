@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,13 +22,15 @@ from urllib.parse import urlsplit
 from txlog.model.entry import Position
 from txlog.model.errors import TxLogError
 from txlog.workers.adapter import LoadMarker, MarkerPosition, WorkerRequest
-from txlog.workers.marker_names import IN_FLIGHT_BIT
+from txlog.workers.marker_names import IN_FLIGHT_BIT, may_land
 
 STORE_BATCH: Final = 1_000_000
 """Lines that the store sorts and writes at a time, while the body arrives."""
 FILL_FROM: Final = 50_000
-"""A last batch of more lines is filled up by repeating its last line: the store would sort it at the end, while its
+"""A last batch of more lines is filled up by repeating its shortest line: the store would sort it at the end, while its
 worker waits. Of fewer lines that takes about three seconds at most."""
+FILL_BYTES_MAX: Final = 256 << 20
+"""A batch of long lines is not filled up with more than this: the store would take longer than it saves."""
 DRIP_S: Final = 5.0
 """A held body gets a comment line so often: the store ends a silent one after a minute."""
 KEEP_S: Final = 120.0
@@ -38,6 +41,8 @@ LAND_TIMEOUT_S: Final = 3600.0
 CONNECT_TIMEOUT_S: Final = 5.0
 IDLE_MAX_S: Final = 15.0
 """A store may close a connection that is idle for longer. That proves nothing."""
+WATCHED_MAX_S: Final = IDLE_MAX_S + 2 * CONNECT_TIMEOUT_S
+"""From one use to the end of the next one. A process that was stopped in between finds a closed connection, too."""
 _COMMENT: Final = b"#\n"
 _PIECE_BYTES: Final = 256 << 10
 
@@ -59,7 +64,7 @@ class BodyPhase(StrEnum):
     CLOSED = "Closed"
     """The store has closed the connection without an answer, as an ending process does: all of it is in, or nothing."""
     UNKNOWN = "Unknown"
-    """No answer in time: it may still land."""
+    """No answer in time, or none that shows what the store does: it may still land."""
 
 
 def in_flight_mark(position: Position, since: MarkerPosition) -> LoadMarker:
@@ -70,6 +75,25 @@ def in_flight_mark(position: Position, since: MarkerPosition) -> LoadMarker:
 def landed_mark(mark: LoadMarker) -> LoadMarker:
     """The mark in place of an in-flight one when nothing can land any more: the load is repeated from there."""
     return LoadMarker(mark.position, secrets.randbits(62), mark.since)
+
+
+def may_be_landed(mark: LoadMarker) -> bool:
+    """Whether this may be a :func:`landed_mark`, by what it covers: one entry. The log shows whether that is a bulk
+    load."""
+    return not may_land(mark) and mark.since is not None and mark.position.index == mark.since.position.index + 1
+
+
+def shortest_line(piece: bytes, before: bytes) -> bytes:
+    """The shortest of the whole lines of ``piece``, and of ``before`` (empty: none yet)."""
+    lines = piece.splitlines(keepends=True)
+    return min([*lines, before] if before else lines, key=len, default=b"")
+
+
+def count_filler(quads: int, line: bytes) -> int:
+    """How often ``line`` follows a body of so many lines, so that the store sorts its last batch before the end."""
+    missing = -quads % STORE_BATCH
+    is_worth_it = STORE_BATCH - missing > FILL_FROM and line.endswith(b"\n")
+    return missing if is_worth_it and missing * len(line) <= FILL_BYTES_MAX else 0
 
 
 class HeldBody:
@@ -119,7 +143,9 @@ class HeldBody:
             if not self._ends:
                 self._phase = BodyPhase.FAILED
                 if self._connection is not None and self._connection.sock is not None:
-                    self._connection.sock.close()
+                    # Its thread may be in the middle of sending, which a close does not end. It closes the socket.
+                    with suppress(OSError):
+                        self._connection.sock.shutdown(socket.SHUT_RDWR)
 
     # -- its thread
 
@@ -139,7 +165,7 @@ class HeldBody:
             self._land(sock)
         except TxLogError as damaged:
             self._fail(f"{damaged.name}: {damaged}")
-        except (OSError, http.client.HTTPException, ValueError) as lost:
+        except Exception as lost:  # noqa: BLE001 - a body without a thread would count as one that is sent for ever
             self._fail(f"{type(lost).__name__}: {lost}")
         finally:
             if self._connection is not None:
@@ -163,18 +189,17 @@ class HeldBody:
         return sock
 
     def _send_quads(self, sock: socket.socket) -> None:
-        last = b""
+        shortest = b""
         for piece in self._open_quads():
             for at in range(0, len(piece), _PIECE_BYTES):
                 self._send(sock, piece[at : at + _PIECE_BYTES])
             self.quads += piece.count(b"\n")
-            last = piece[piece.rfind(b"\n", 0, -1) + 1 :] or last
-        missing = -self.quads % STORE_BATCH
-        if STORE_BATCH - missing > FILL_FROM and last.endswith(b"\n"):
-            lines = max(1, _PIECE_BYTES // len(last))
-            while missing > 0:
-                self._send(sock, last * min(lines, missing))
-                missing -= lines
+            shortest = shortest_line(piece, shortest)
+        missing = count_filler(self.quads, shortest)
+        lines = max(1, _PIECE_BYTES // max(1, len(shortest)))
+        while missing > 0:
+            self._send(sock, shortest * min(lines, missing))
+            missing -= lines
 
     def _send(self, sock: socket.socket, data: bytes) -> None:
         if self._dropped:
@@ -204,10 +229,10 @@ class HeldBody:
             answer = http.client.HTTPResponse(sock, method="POST")
             answer.begin()
             text = answer.read(2000).decode("utf-8", "replace")[:500]
-        except TimeoutError as late:
-            self._finish(BodyPhase.UNKNOWN, f"no answer within {LAND_TIMEOUT_S:g} s: {late}")
-        except (OSError, http.client.HTTPException) as closed:
+        except (ConnectionError, http.client.IncompleteRead) as closed:
             self._finish(BodyPhase.CLOSED, f"{type(closed).__name__}: {closed}")
+        except Exception as late:  # noqa: BLE001 - a time-out, no HTTP: the store may be at work on it
+            self._finish(BodyPhase.UNKNOWN, f"no answer: {type(late).__name__}: {late}")
         else:
             if 200 <= answer.status < 300:
                 self._finish(BodyPhase.LANDED, None)
@@ -232,7 +257,9 @@ def _is_readable(sock: socket.socket) -> bool:
 
 class StoreWitness:
     """Shows whether the process of a store has ended, by a connection that it would not close by itself: it is used
-    again and again. Not thread-safe."""
+    again and again. A new connection shows nothing of an earlier process, so it only begins another watch: the store is
+    restarted once more, and that is seen. A store that does not answer in time is slow, and has not ended. Not
+    thread-safe."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
@@ -241,18 +268,20 @@ class StoreWitness:
 
     def has_ended(self, request: WorkerRequest) -> bool:
         """Whether the process that answered the first call has ended since. ``request``: any that only reads."""
-        connection, idle_s = self._connection, time.monotonic() - self._used_at
-        if connection is None or connection.sock is None or idle_s > IDLE_MAX_S:
+        connection, used_at = self._connection, self._used_at
+        if connection is None or connection.sock is None or time.monotonic() - used_at > IDLE_MAX_S:
             self.close()
             return self._begin(request)
-        self._used_at = time.monotonic()
         try:
             self._ask(connection, request)
-        except TimeoutError:
-            return False
-        except (OSError, http.client.HTTPException):
+        except (ConnectionError, http.client.IncompleteRead):
             self.close()
-            return True
+            return time.monotonic() - used_at <= WATCHED_MAX_S
+        except (OSError, http.client.HTTPException):
+            # Above all a time-out. Its answer may still come, so this connection can be used no more.
+            self.close()
+            return False
+        self._used_at = time.monotonic()
         return False
 
     def _begin(self, request: WorkerRequest) -> bool:
@@ -263,6 +292,7 @@ class StoreWitness:
             connection.auto_open = 0  # a new connection would show nothing of the old process
             self._ask(connection, request)
         except ConnectionRefusedError:
+            connection.close()
             return True  # no process is there at all
         except (OSError, http.client.HTTPException):
             connection.close()

@@ -241,7 +241,9 @@ class LoadFolder:
 
 
 def list_loads(target: BackupTarget, cluster: str) -> list[LoadFolder]:
-    """Every load of a cluster on a target, whatever became of it."""
+    """Every load of a cluster on a target that has begun, whatever became of it. A folder without its request is none:
+    it is the rest of a load whose objects were deleted by hand."""
     prefix = f"{FOLDER}/{cluster}"
-    names = {found.key.removeprefix(f"{prefix}/").split("/", 1)[0] for found in target.list_nested(prefix)}
+    keys = [found.key.removeprefix(f"{prefix}/").split("/") for found in target.list_nested(prefix)]
+    names = {key[0] for key in keys if key[1:] == ["request.json"]}
     return [LoadFolder(target, cluster, name) for name in sorted(names) if is_bulk_id(name)]

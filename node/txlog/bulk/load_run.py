@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.apply import WorkerState
-from txlog.bulk.bulk_errors import LoadAborted, NotReady, UnknownKind
+from txlog.bulk.bulk_errors import KeyForgotten, LoadAborted, NotReady, UnknownKind
 from txlog.bulk.load_files import LoadFolder
 from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
 from txlog.client.errors import MasterUnreachable, MethodNotAllowed
@@ -21,6 +21,8 @@ from txlog.model.errors import NotFound, TxLogError, Unavailable
 POLL_S: Final = 0.5
 APPEND_S: Final = 120.0
 """How long a master is looked for that takes the entry."""
+KEY_SHARE: Final = 0.5
+"""An entry whose outcome is unknown is written again within this share of ``keyRetention`` after the decision."""
 HELD: Final = "Held"
 FAILED: Final = "Failed"
 
@@ -150,12 +152,31 @@ def give_up(sites: Sequence[BulkSite], load: str) -> None:
                 continue
 
 
-def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference) -> str:
-    """Decides that the load happens, and appends its entry. Returns the transaction. :class:`LoadAborted` where it was
-    decided otherwise. :class:`~txlog.model.errors.Unavailable`: not known yet; the same call continues."""
-    if home.decide("commit", time.time()).decision != "commit":
+def append_time_left(decided_at: float, retention_s: float) -> float:
+    """Seconds for which the entry of a load may still be written; not above 0: it could become a second one."""
+    return KEY_SHARE * retention_s - (time.time() - decided_at)
+
+
+def forgotten_key(load: str, decided_at: float, retention_s: float) -> KeyForgotten:
+    """The error where :func:`append_time_left` has nothing left."""
+    return KeyForgotten(
+        f"it was decided {(time.time() - decided_at) / 3600:.1f} hours ago that the load {load} happens, and its key "
+        f"may be forgotten (keyRetention {retention_s:g} s); look for bulk.{load} with txlog log, and load with "
+        "--again where it is not"
+    )
+
+
+def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference, retention_s: float) -> str:
+    """Decides that the load happens, and appends its entry. Returns the transaction. ``retention_s``: for how long the
+    masters know its key. :class:`LoadAborted` where it was decided otherwise, :class:`KeyForgotten` where it was
+    decided too long ago. :class:`~txlog.model.errors.Unavailable`: not known yet; the same call continues."""
+    decision = home.decide("commit", time.time())
+    if decision.decision != "commit":
         raise LoadAborted(f"the load {load.id} was aborted; begin again")
-    until = time.monotonic() + APPEND_S
+    left_s = append_time_left(decision.at, retention_s)
+    if left_s <= 0:
+        raise forgotten_key(load.id, decision.at, retention_s)
+    until = time.monotonic() + min(APPEND_S, left_s)
     last: TxLogError | None = None
     while True:
         for site in sites:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
+from pyoxigraph import NamedNode
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from txlog.backup import BackupTarget, open_target, read_cluster_id
@@ -20,9 +21,11 @@ from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadManifest, LoadOutc
 from txlog.bulk.load_run import (
     BulkSite,
     PreparationProgress,
+    append_time_left,
     await_loaded,
     check_sites,
     commit_load,
+    forgotten_key,
     give_up,
     prepare_load,
 )
@@ -39,7 +42,8 @@ from txlog.config.units import parse_duration
 from txlog.local.state_folder import StateFolder
 from txlog.local.store_activity import StoreActivity
 from txlog.model.bulk_entry import BulkReference, is_bulk_id
-from txlog.model.errors import BadInput, Refused, Unavailable
+from txlog.model.errors import BadInput, Unavailable
+from txlog.sparql.terms import refuse_system
 
 app = typer.Typer(no_args_is_help=True, help="Bulk loads: many quads into all workers, without the log.")
 DISK_FACTOR: Final = 3
@@ -50,8 +54,6 @@ SORT_POLL_S: Final = 1.0
 SORT_MAX_S: Final = 120.0
 SORT_IDLE: Final = 2
 """So many looks in a row at which no store is at work."""
-KEY_SHARE: Final = 0.5
-"""An entry whose outcome is unknown is written again within this share of ``keyRetention``."""
 
 
 @register(app, "load")
@@ -70,6 +72,7 @@ def load_files(
     interruption. A load only adds; until it is in the log, nothing has happened."""
     began = time.monotonic()
     prepare_s, wait_s = parse_duration(prepare_timeout), parse_duration(wait)
+    _check_graph(graph)
     with ExitStack() as closing:
         opened = [closing.enter_context(open_source(name, form)) for name in sources]
         setting = _open_setting(find_cluster(cluster), closing)
@@ -91,6 +94,16 @@ def load_files(
     _show_loaded(request.id, manifest, outcome, workers, time.monotonic() - began, cluster.json)
     if any(worker.index < outcome.index and worker.state in _EXPECTED for _, worker in workers):
         raise typer.Exit(1)
+
+
+def _check_graph(graph: str | None) -> None:
+    if graph is None:
+        return
+    refuse_system(graph)
+    try:
+        NamedNode(graph)
+    except ValueError:
+        raise BadInput(f"--graph {graph[:200]!r} is no absolute IRI; give one such as http://example.org/g") from None
 
 
 class _Place(NamedTuple):
@@ -156,21 +169,18 @@ def _find_request(setting: _Setting, sources: list[LoadSource], graph: str, agai
                 f"these files are in the cluster already: load {request.id}, index {outcome.index}, "
                 f"{format_time(outcome.at)}; --again loads them once more"
             )
-        if outcome is None:
-            if decision is not None:
-                _refuse_late(setting, request.id, time.time() - decision.at)
+        if outcome is not None:
+            continue
+        if decision is None or append_time_left(decision.at, _key_retention(setting)) > 0:
             return request
+        if not again:
+            raise forgotten_key(request.id, decision.at, _key_retention(setting))
     return None
 
 
-def _refuse_late(setting: _Setting, load: str, age_s: float) -> None:
-    """An entry whose key the masters may have forgotten would be a second one."""
-    retention = setting.found.ask_first(lambda master: master.configuration())["keyRetention"]
-    if age_s > KEY_SHARE * parse_duration(str(retention)):
-        raise Refused(
-            f"it was decided {age_s / 3600:.1f} hours ago that the load {load} happens, and its key may be forgotten "
-            f"(keyRetention {retention}); look for bulk.{load} with txlog log, and load with --again where it is not"
-        )
+def _key_retention(setting: _Setting) -> float:
+    """Seconds for which the masters know the key of an entry."""
+    return parse_duration(str(setting.found.ask_first(lambda master: master.configuration())["keyRetention"]))
 
 
 class _LoadRun:
@@ -189,8 +199,9 @@ class _LoadRun:
             try:
                 reference = self._write(opened, graph)
             except BadInput:
-                self._home.decide("abort", time.time())
-                self._home.delete_parts()
+                # Another command of the same files may have committed them meanwhile: the parts are of both.
+                if self._home.decide("abort", time.time()).decision == "abort":
+                    self._home.delete_parts()
                 raise
         manifest = self._home.read_manifest(reference)
         _refuse_full_disks(self._setting.places, manifest.plain)
@@ -223,16 +234,17 @@ class _LoadRun:
         try:
             if decision is None:
                 self._prepare(reference, manifest, prepare_s)
-            txid = commit_load(self._home, self._sites, reference)
+            txid = commit_load(self._home, self._sites, reference, _key_retention(self._setting))
         except (NotReady, KeyboardInterrupt):
             give_up(self._sites, reference.id)
             raise
         try:
             outcome = self._find_outcome(txid)
+            # Before anything else fails: without it, the same command could continue within keyRetention only.
+            self._home.write_outcome(outcome)
             workers = self._await(reference, outcome.index, wait_s)
         finally:
             give_up(self._sites, reference.id)
-        self._home.write_outcome(outcome)
         return outcome, workers
 
     def _prepare(self, reference: BulkReference, manifest: LoadManifest, timeout_s: float) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from txlog.config.units import parse_duration
 from txlog.http.router import Request, seconds_parameter
+from txlog.model.bulk_entry import BULK_KEY_PREFIX
 from txlog.model.durability import Durability
 from txlog.model.errors import BadInput
 from txlog.model.synchronous import NO_REQUEST, SynchronousRequest, parse_request
@@ -44,9 +45,11 @@ def parse_durability(text: str, name: str = "TxLog-Durability") -> Durability:
 
 
 def check_key(key: str, name: str = "Idempotency-Key") -> str:
-    """The key, if it is valid."""
+    """The key, if it is valid, and a client's."""
     if not _KEY_PATTERN.fullmatch(key):
         raise BadInput(f"{name}: 1 to {KEY_LENGTH_MAX} visible ASCII characters without spaces")
+    if key.startswith(BULK_KEY_PREFIX):
+        raise BadInput(f"{name} {key[:80]!r}: keys that begin with {BULK_KEY_PREFIX} are of bulk loads; choose another")
     return key
 
 

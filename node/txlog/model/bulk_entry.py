@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from txlog.model.entry import KIND_UPDATE, LogEntry
 
+BULK_KEY_PREFIX: Final = "bulk."
+"""Of the keys of loads. No client may use one: the load's entry would be taken for a repetition."""
 _PREFIX: Final = b"LOAD <urn:txlog:bulk:"
 _PAYLOAD: Final = re.compile(rb"LOAD <urn:txlog:bulk:([0-9a-f]{32}):([0-9a-f]{64}):([0-9]{1,15})>")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -34,7 +36,7 @@ def is_bulk_id(text: str) -> bool:
 
 def bulk_key(load: str) -> str:
     """The Idempotency-Key of the load's entry: however often it is written, the first one counts."""
-    return f"bulk.{load}"
+    return f"{BULK_KEY_PREFIX}{load}"
 
 
 def encode_bulk_load(load: BulkReference) -> bytes:

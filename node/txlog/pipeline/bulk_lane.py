@@ -22,7 +22,6 @@ from txlog.bulk.load_writer import read_quads
 from txlog.client.responses import BulkProgress
 from txlog.config.process_config import TargetConfig, WorkerConfig
 from txlog.model.bulk_entry import BulkReference
-from txlog.model.entry import Position
 from txlog.model.errors import TxLogError
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
@@ -31,13 +30,14 @@ from txlog.workers.adapter import (
     LoadMarker,
     LockAction,
     MarkerPosition,
+    WorkerResponse,
 )
 from txlog.workers.http_transport import HttpTransport
 
 HELD_MODE = "held"
 LOCK_WAIT_S = 2.0
 RETRY_S = 5.0
-"""After the begin of a body that failed, before another one is sent ahead."""
+"""After the begin of a body, or after the store has refused one, before the next body of the same load begins."""
 _RESTARTING = "Restarting"
 
 
@@ -55,7 +55,8 @@ class BulkStep(NamedTuple):
 
 class _DueLoad(NamedTuple):
     """A load that is next. ``expected``: what the worker has now; ``new``: its marker after the load. ``repeats``: an
-    earlier body may have landed, so the worker is at one of the two, and is not read."""
+    earlier body may have landed, so the worker is at one of the two, is not read, and gets no marker before the load's
+    own."""
 
     reference: BulkReference
     since: MarkerPosition
@@ -66,9 +67,14 @@ class _DueLoad(NamedTuple):
     def waiting(self) -> BulkStep:
         """The report while the load goes on."""
         if self.repeats:
-            why = "its store ended while a bulk load came in; it is loaded again"
+            why = "a bulk load was interrupted while it came in; it is loaded again"
             return BulkStep(None, WorkerState.UNREACHABLE, why)
         return BulkStep(None if self.since == EMPTY_MARKER else self.since)
+
+    def blocked(self, why: str | None) -> BulkStep:
+        """The report of what is tried again."""
+        text = f"cannot load {self.reference.id}: {why}; it is tried again"
+        return BulkStep(self.waiting().at, WorkerState.BLOCKED, text)
 
 
 class BulkLane:
@@ -90,11 +96,18 @@ class BulkLane:
         self._load: BulkReference | None = None
         """What ``_body`` has."""
         self._failed: str | None = None
+        self._retry: tuple[BulkReference, float] | None = None
+        """No body of this load begins before this time (monotonic)."""
+        self._lock: tuple[MarkerPosition | LoadMarker | None, WorkerLock] | None = None
+        """The lock of the worker, claimed while it has this. It is kept until it is had: a dead owner is found out by
+        its silence, which is longer than one call."""
         self._due: _DueLoad | None = None
         self._mark: LoadMarker | None = None
         """In the worker, or written to it by a request without an answer."""
         self._foreign: LoadMarker | None = None
         self._witness: StoreWitness | None = None
+        self._has_ended = False
+        """Whether the process that ``_foreign`` is of has ended. It does not begin again."""
         self.loaded = ""
         """The id of the load that came in last by this process."""
 
@@ -106,13 +119,13 @@ class BulkLane:
         self._cluster = cluster or self._cluster
         if self._mark is not None or self._due is not None or self._foreign is not None:
             return
-        if wanted is None or self.why_not() is not None:
+        if self._load != wanted:
             self.drop()
-        elif self._load != wanted or self._body is None:
-            self._open_body(wanted)
-        elif self._body.phase is not BodyPhase.FAILED:
+        if wanted is None or self.why_not() is not None:
+            return
+        if self._body is not None and self._body.phase is not BodyPhase.FAILED:
             self._body.keep()
-        elif not is_next and time.monotonic() > self._body.began_at + RETRY_S:
+        elif not is_next and self._may_begin(wanted):
             self._open_body(wanted)
 
     def why_not(self) -> str | None:
@@ -137,8 +150,17 @@ class BulkLane:
     @property
     def is_busy(self) -> bool:
         """Whether nothing else may be applied to the worker: :meth:`advance` goes on."""
-        repeats = self._due is not None and self._due.repeats
-        return self._mark is not None or self._foreign is not None or repeats
+        return self._mark is not None or self._foreign is not None or self.repeated is not None
+
+    @property
+    def repeated(self) -> LoadMarker | None:
+        """The mark of a load that is repeated, and whose body this process has not ended. The log may have changed its
+        mind about it."""
+        due = self._due
+        if due is None or not due.repeats or self._mark is not None or self._foreign is not None:
+            return None
+        assert isinstance(due.expected, LoadMarker), "repeats"
+        return due.expected
 
     def progress(self) -> BulkProgress:
         """How far it is, for the report."""
@@ -153,8 +175,12 @@ class BulkLane:
         shown = phase.value if phase in (BodyPhase.SENDING, BodyPhase.HELD, BodyPhase.FAILED) else "Landing"
         return BulkProgress(HELD_MODE, self._load.id, shown, self._body.quads, self._body.error)
 
+    def _may_begin(self, load: BulkReference) -> bool:
+        return self._retry is None or self._retry[0] != load or time.monotonic() > self._retry[1]
+
     def _open_body(self, load: BulkReference) -> None:
         self.drop()
+        self._retry = load, time.monotonic() + RETRY_S
         assert self._target is not None, "why_not() is None"
         try:
             folder = LoadFolder(self._open_parts(self._target), self._cluster.hex(), load.id)
@@ -172,18 +198,20 @@ class BulkLane:
         if why is not None:
             return BulkStep(at, WorkerState.BLOCKED, f"cannot load {load.id}, which is next in the log: {why}")
         due = _DueLoad(load, at or EMPTY_MARKER, at, new)
-        return self._continue(due)
+        return self._continue(due, may_end=True)
 
-    def _continue(self, due: _DueLoad) -> BulkStep:
+    def _continue(self, due: _DueLoad, *, may_end: bool) -> BulkStep:
         if self._body is None or self._load != due.reference:
+            if not self._may_begin(due.reference):
+                return due.waiting() if self._failed is None else due.blocked(self._failed)
             self._open_body(due.reference)
         body = self._body
         if body is None or body.phase is BodyPhase.FAILED:
-            error = self._failed if body is None else body.error
+            self._failed = self._failed if body is None else body.error
             self.drop()
-            why = f"cannot load {due.reference.id}: {error}; it is tried again"
-            return BulkStep(due.waiting().at, WorkerState.BLOCKED, why)
-        if body.phase is BodyPhase.SENDING:
+            return due.blocked(self._failed)
+        body.keep()
+        if body.phase is BodyPhase.SENDING or not may_end:
             return due.waiting()
         return self._begin_landing(due, body)
 
@@ -192,47 +220,76 @@ class BulkLane:
         it; and its answer shows that the store lives."""
         mark = in_flight_mark(due.new.position, due.since)
         self._due, self._mark = due, mark
-        if not self._replace(due.expected, mark):
-            self._due = self._mark = None
-            return BulkStep(None, moved=True)
-        body.end()
-        return due.waiting()
+        refused = self._replace(due.expected, mark)
+        if refused is not None:
+            self._mark = None
+            self._due = due if due.repeats and not refused.moved else None
+            return refused
+        return due.waiting() if body.end() else self.advance()
 
-    def _replace(self, expected: MarkerPosition | LoadMarker | None, new: LoadMarker) -> bool:
-        """Replaces what the worker has under the appliers' lock. False: it has something else."""
-        into = RestoreTarget(self._worker.name, self._adapter, self._transport)
-        token = WorkerLock(into, time.monotonic() + LOCK_WAIT_S).claim()
+    def _replace(self, expected: MarkerPosition | LoadMarker | None, new: LoadMarker) -> BulkStep | None:
+        """Replaces what the worker has under the appliers' lock. None: done. Otherwise what to report: it has something
+        else, or its store refuses to write."""
+        if self._lock is None or self._lock[0] != expected:
+            into = RestoreTarget(self._worker.name, self._adapter, self._transport)
+            self._lock = expected, WorkerLock(into, 0.0)
+        self._lock[1].extend(time.monotonic() + LOCK_WAIT_S)
+        token = self._lock[1].claim()
+        self._lock = None
         request = self._adapter.apply([], expected, new, lock=LockAction.CONFIRM, token=token, release=True)
         answer = self._transport.send(request)
-        if self._adapter.parse_apply_result(answer) is ApplyResult.APPLIED:
-            return True
+        result = self._adapter.parse_apply_result(answer)
+        if result is ApplyResult.APPLIED:
+            return None
         self._transport.send(self._adapter.release_claim(token))
-        return False
+        return self._refused(answer, expected) if result is ApplyResult.REFUSED else BulkStep(None, moved=True)
+
+    def _refused(self, answer: WorkerResponse, has: MarkerPosition | LoadMarker | None) -> BulkStep:
+        """The store can write nothing now, above all on a full disk. ``has``: what the worker has; a mark is no place
+        at which it is read."""
+        at = has if isinstance(has, MarkerPosition) else None
+        why = f"the store refuses the mark of a bulk load, and it is tried again: {answer.status}: {answer.text[:300]}"
+        return BulkStep(at, WorkerState.BLOCKED, why)
 
     # -- the body was ended, or another process has ended one
 
     def take_over(self, mark: LoadMarker, new: MarkerPosition, load: BulkReference | None) -> BulkStep:
         """The worker has the in-flight mark of a load. ``load``: of the log's entry there; None: it has another one."""
         since = mark.since or EMPTY_MARKER
-        self.drop()
-        self._mark, self._foreign, self._witness = None, mark, StoreWitness(self._worker.url)
+        self._reset()
+        self._foreign, self._witness = mark, StoreWitness(self._worker.url)
         self._due = None if load is None else _DueLoad(load, since, mark, new)
         return self.advance()
 
-    def advance(self) -> BulkStep:
-        """Goes on with a load whose mark is in the worker."""
+    def repeat(self, mark: LoadMarker, new: MarkerPosition, load: BulkReference) -> BulkStep:
+        """The worker has the mark of a load that may be in, and of which nothing lands any more: another process has
+        seen to that, and ended."""
+        why = self.why_not()
+        if why is not None:
+            return BulkStep(None, WorkerState.BLOCKED, f"cannot load {load.id}, which may be in already: {why}")
+        self._due = _DueLoad(load, mark.since or EMPTY_MARKER, mark, new, repeats=True)
+        return self._due.waiting()
+
+    def leave(self) -> BulkStep:
+        """Leaves the mark of a repeated load in the worker: the log has another entry there, or has skipped the load.
+        The load may be in, so the worker is off the log, which a batch finds out."""
+        self._reset()
+        return BulkStep(None, moved=True)
+
+    def advance(self, *, may_end: bool = True) -> BulkStep:
+        """Goes on with a load whose mark is in the worker. ``may_end``: the worker is not paused before it."""
         if self._foreign is not None:
             return self._await_restart(self._foreign)
         if self._mark is None:
             assert self._due is not None, "is_busy"
-            return self._continue(self._due)
+            return self._continue(self._due, may_end=may_end)
         assert self._due is not None, "set with the mark"
         assert self._body is not None, "set with the mark"
         phase = self._body.phase
         if phase is BodyPhase.LANDED:
             return self._finish(self._due, self._mark)
-        if phase is BodyPhase.REFUSED and self._due.since != EMPTY_MARKER:
-            return self._undo(self._due, self._mark, self._body.error)
+        if phase in (BodyPhase.REFUSED, BodyPhase.FAILED):
+            return self._take_back(self._due, self._mark, self._body.error)
         if phase is BodyPhase.LANDING:
             return self._due.waiting()
         if phase is BodyPhase.HELD:
@@ -243,49 +300,62 @@ class BulkLane:
 
     def _end_if_marked(self, due: _DueLoad, mark: LoadMarker, body: HeldBody) -> BulkStep:
         """There was no answer to the request with the mark."""
-        if self._adapter.parse_is_at(self._transport.send(self._adapter.is_loading(mark))):
-            body.end()
-            return due.waiting()
+        if self._is_marked(mark):
+            return due.waiting() if body.end() else self.advance()
         self._due = self._mark = None
         return BulkStep(None, moved=True)
 
     def _finish(self, due: _DueLoad, mark: LoadMarker) -> BulkStep:
         answer = self._transport.send(self._adapter.end_loading(mark, due.new))
         if not answer.ok and not self._has(due.new):
+            if self._is_marked(mark):
+                return self._refused(answer, mark)
             self._reset()
             return BulkStep(None, moved=True)
         self._reset()
         self.loaded = due.reference.id
         return BulkStep(due.new, done=True)
 
-    def _undo(self, due: _DueLoad, mark: LoadMarker, error: str | None) -> BulkStep:
-        """The store refused the whole body, so the worker is where it was."""
-        self._transport.send(self._adapter.end_loading(mark, due.since))
+    def _take_back(self, due: _DueLoad, mark: LoadMarker, error: str | None) -> BulkStep:
+        """Nothing of this body is in, or will be: the store refused it, or it broke off before its end."""
+        self._retry, self._failed = (due.reference, time.monotonic() + RETRY_S), error
+        if due.repeats or due.since == EMPTY_MARKER:
+            # Of an earlier body all may be in; and there is no marker of an empty worker to return to.
+            step = self._repeat(due, mark)
+            return step if self._due is None or self._mark is not None else self._due.blocked(error)
+        answer = self._transport.send(self._adapter.end_loading(mark, due.since))
+        if not answer.ok and self._is_marked(mark):
+            return self._refused(answer, mark)
         self._reset()
-        return BulkStep(due.since, WorkerState.BLOCKED, f"cannot load {due.reference.id}: {error}; it is tried again")
+        return BulkStep(None, moved=True) if not answer.ok else due.blocked(error)
 
     def _repeat(self, due: _DueLoad, mark: LoadMarker) -> BulkStep:
         """Nothing lands any more, and the load may be in. So it is repeated: it only adds."""
         again = landed_mark(mark)
-        if not self._replace(mark, again):
-            self._reset()
-            return BulkStep(None, moved=True)
+        refused = self._replace(mark, again)
+        if refused is not None and not refused.moved:
+            return refused
         self._reset()
+        if refused is not None:
+            return refused
         self._due = due._replace(expected=again, repeats=True)
         return self._due.waiting()
 
     def _await_restart(self, mark: LoadMarker) -> BulkStep:
         shown = None if mark.since in (None, EMPTY_MARKER) else mark.since
         assert self._witness is not None, "set with the mark"
-        if not self._witness.has_ended(self._adapter.is_loading(mark)):
+        self._has_ended = self._has_ended or self._witness.has_ended(self._adapter.is_loading(mark))
+        if not self._has_ended:
             why = "another process has ended the body of a bulk load, and it may still land: the store is restarted"
             return BulkStep(shown, WorkerState.UNREACHABLE, why, restart=True)
         due = self._due
         if due is None:
-            self._replace(mark, landed_mark(mark))
-            self._reset()
-            return BulkStep(None, moved=True)
+            refused = self._replace(mark, landed_mark(mark))
+            return refused if refused is not None and not refused.moved else self.leave()
         return self._repeat(due, mark)
+
+    def _is_marked(self, mark: LoadMarker) -> bool:
+        return self._adapter.parse_is_at(self._transport.send(self._adapter.is_loading(mark)))
 
     def _has(self, marker: MarkerPosition) -> bool:
         return self._adapter.parse_is_at(self._transport.send(self._adapter.is_at(marker)))
@@ -294,9 +364,5 @@ class BulkLane:
         if self._witness is not None:
             self._witness.close()
         self.drop()
-        self._due = self._mark = self._foreign = self._witness = None
-
-
-def next_marker(before: MarkerPosition, position: Position, cluster: bytes) -> MarkerPosition:
-    """The marker of a worker that has executed one entry more."""
-    return before._replace(position=position, cluster=cluster or before.cluster)
+        self._due = self._mark = self._foreign = self._witness = self._lock = None
+        self._has_ended = False

@@ -31,6 +31,9 @@ TIMEOUT_S = 1.0
 RESEND_S = 20.0
 """Seconds for which a report is sent again to a master that does not answer. Lanes report at least every 30 s."""
 
+BULK_ASK_S = 30.0
+"""Seconds for which an answer asks for a bulk load: as long as a master keeps what it was asked for."""
+
 RETRY_S = (0.25, 4.0)
 """First and longest wait before the reports are sent again to a dead master."""
 
@@ -47,8 +50,8 @@ class ReportQueue:
         self._dead = False
         self.pauses: dict[str, int] = {}
         """The pauses by worker, from this master's last answer."""
-        self.bulk_loads: dict[str, BulkRequest] = {}
-        """The bulk loads to prepare by worker, from this master's last answer."""
+        self.bulk_loads: dict[str, tuple[BulkRequest, float]] = {}
+        """The bulk loads to prepare by worker, from this master's last answer, and when it came (monotonic)."""
         threading.Thread(target=self._run, name=f"txlog-reports {url}", daemon=True).start()
 
     def put(self, worker: str, report: WorkerReport) -> None:
@@ -93,7 +96,7 @@ class ReportQueue:
             with self._changed:
                 self._sending = None
                 _keep(self.pauses, worker, asked.hold)
-                _keep(self.bulk_loads, worker, asked.bulk)
+                _keep(self.bulk_loads, worker, None if asked.bulk is None else (asked.bulk, time.monotonic()))
                 if self._dead:
                     log.info("reports to %s again", self._client.url)
                 self._dead = False
@@ -128,8 +131,11 @@ class ProgressReporter:
         return min(asked, default=None)
 
     def bulk_load(self, worker: str) -> BulkRequest | None:
-        """The bulk load that any master asks this worker to prepare, from the last answers; None: no load."""
-        return next((desk.bulk_loads[worker] for desk in self._queues if worker in desk.bulk_loads), None)
+        """The bulk load that any master asks this worker to prepare, from the answers of the last :data:`BULK_ASK_S`;
+        None: no load. A master that answers no more asks for nothing."""
+        since = time.monotonic() - BULK_ASK_S
+        answers = [desk.bulk_loads[worker] for desk in self._queues if worker in desk.bulk_loads]
+        return next((asked for asked, at in answers if at > since), None)
 
 
 def report_once(urls: Sequence[str], worker: str, report: WorkerReport) -> None:

@@ -61,7 +61,7 @@ class WorkerApplier:
         """Applies towards ``upto`` for about ``budget_s``. Never raises for an error of the worker or of the
         masters."""
         self._bulk.prepare(known.loaded)
-        known, done = self._bulk.advance(known)
+        known, done = self._bulk.advance(known, upto)
         if done is None:
             done = self._apply(upto, budget_s, known)
         report = msgspec.structs.replace(done.report, bulk=self._bulk.progress())

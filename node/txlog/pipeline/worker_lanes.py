@@ -210,6 +210,7 @@ class WorkerLane:
             self._reports.send(self._worker, done.report)
             if done.awaits:
                 # The mutex stays here until the request is over: another process would send the same beside it.
+                self._pauses_known = True
                 time.sleep(AWAIT_S)
                 continue
             if not done.healthy:
@@ -224,7 +225,10 @@ class WorkerLane:
             if at >= (wanted if hold is None else min(wanted, hold)) or at == before:
                 if not done.keeps or not self._await_request(wanted):
                     return wanted, True
-                at = -1
+                before, self._pauses_known = None, True
+                if self._mutex.is_reserved():
+                    return wanted, False
+                continue
             before = at if self._pauses_known else None
             self._pauses_known = True
             if self._mutex.is_reserved():

@@ -15,10 +15,12 @@ from txlog.apply import WorkerState
 from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
 from txlog.apply.entry_operations import find_operations
 from txlog.apply.request_limits import time_limit_s
+from txlog.bulk.held_body import may_be_landed
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
-from txlog.model.bulk_entry import find_bulk_load
-from txlog.model.entry import LogEntry, Position
+from txlog.model.bulk_entry import decode_bulk_load, find_bulk_load
+from txlog.model.entry import KIND_UPDATE, LogEntry, Position
+from txlog.model.entry_effects import NOOP_SKIP
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.model.hashes import NO_HASH
 from txlog.pipeline.apply_round import to_worker_position
@@ -30,6 +32,7 @@ from txlog.pipeline.batch.task_runner import TaskRunner
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,
+    LoadMarker,
     MarkerPosition,
     Transport,
     UnexpectedAnswer,
@@ -179,6 +182,8 @@ class CatchUp:
                 end = stable if upto is None or upto >= stable.index else self._position_at(upto)
             self._check_on_log(end)
             self._check_on_log(since)
+            if start.interrupted is not None:
+                self._refuse_bulk_load(start.since, start.interrupted)
             if end.index <= since.index and start.interrupted is None:
                 return start.since
             self._repeats_load = start.interrupted is not None
@@ -194,6 +199,21 @@ class CatchUp:
         finally:
             over.set()
             teller.join(REPORT_INTERVAL_S)
+
+    def _refuse_bulk_load(self, since: MarkerPosition, mark: LoadMarker) -> None:
+        """The quads of a bulk load that was interrupted may be in the worker, so it is at neither of the two markers.
+        Its lane repeats it. One that the log has skipped cannot be taken out again."""
+        if not may_be_landed(mark):
+            return
+        at = since.position
+        page = self._masters.log_page(at.index, at.hash if at.index else None, mark.position.index, PAGE_BYTES)
+        for entry in page.log_entries()[:1]:
+            if find_bulk_load(entry) is not None:
+                raise LoadSuperseded(f"a bulk load may be in {self._worker.name}; its lane repeats it")
+            if entry.kind == KIND_UPDATE and entry.noop == NOOP_SKIP and decode_bulk_load(entry.payload) is not None:
+                raise WorkerDiverged(
+                    f"the log has skipped a bulk load that may be in {self._worker.name}: rebuild it from another one"
+                )
 
     def _load_segments(self, end: Position, guessed: LogEstimate) -> MarkerPosition:
         """Runs of quads as jobs, the entries between them in order."""
