@@ -193,9 +193,12 @@ async def test_a_value_is_read_at_a_final_position_and_what_is_wrong_is_refused(
     body = {"index": 1, "kind": "property", "keys": ["<urn:a> <urn:p>", "<urn:b> <urn:p>"]}
     found = await lon.cluster.post(0, VALUES, json.dumps(body), 200)
     assert found == {"values": [['<urn:a> <urn:p> "1" .', '<urn:a> <urn:p> "2" .'], []]}
+    cluster = (await lon.cluster.get(0, "/txlog/status"))["clusterId"]
+    assert await lon.cluster.post(0, VALUES, json.dumps(body | {"cluster": cluster}), 200) == found
     for change, status, reason in (
         ({"index": 9}, 409, "Ahead"),
         ({"hash": "00" * 16}, 409, "Diverged"),
+        ({"cluster": "00" * 16}, 409, "Diverged"),
         ({"kind": "graph"}, 400, ""),
         ({"keys": ["<urn:a>"]}, 400, ""),
     ):
@@ -219,23 +222,65 @@ async def test_a_site_without_its_first_change_sets_needs_a_copy(pair: tuple[Sit
     assert nyc.link.poll() is None
 
 
+async def _reported(site: Site, state: str, error: str = "") -> bool:
+    links = (await site.cluster.get(0, "/txlog/sites"))["links"]
+    return any(each["state"] == state and error in each["error"] for each in links)
+
+
+async def report_link(site: Site, other: Site, **changes: Any) -> None:
+    """What a link process of ``site`` reports when it begins."""
+    here, there = [(await each.cluster.get(0, "/txlog/status"))["clusterId"] for each in (site, other)]
+    report = {"site": site.name, "other": other.name, "state": "Starting", "key": "property"}
+    report |= {"cluster": here, "otherCluster": there, **changes}
+    await site.cluster.post(0, "/txlog/sites", json.dumps(report), 200)
+
+
 @pytest.mark.timeout(120)
 async def test_what_a_link_cannot_go_on_with_is_named(pair: tuple[Site, Site]) -> None:
     lon, nyc = pair
     await lon.write('INSERT DATA { <urn:a> <urn:p> "1" . <urn:b> <urn:p> "1" }')
-    for other, changes, state in ((nyc, {}, "OtherCluster"), (lon, {"rows_max": 1}, "NeedsState")):
-        nyc.start_link(other, **changes)
-        await until(
-            lambda state=state: [e for e in nyc.events() if e["event"] == "LinkStopped" and e["state"] == state]
-        )
+    nyc.start_link(nyc)
+    await until(lambda: _reported(nyc, "OtherCluster"))
+    assert await nyc.end_link(signal.SIGTERM) == 0
+    nyc.start_link(lon)
+    await until(lambda: _reported(nyc, "Starting", "does not report its link"))
+    for changes, state in (
+        ({"other": "new-york"}, "NamesDiffer"),
+        ({"key": "quad"}, "KeysDiffer"),
+        ({"otherCluster": "00" * 16}, "OtherCluster"),
+    ):
         assert await nyc.end_link(signal.SIGTERM) == 0
+        await report_link(lon, nyc, **changes)
+        nyc.start_link(lon)
+        await until(lambda state=state: _reported(nyc, state))
     assert not await nyc.quads()
+
+
+@pytest.mark.timeout(120)
+async def test_a_record_of_a_client_is_in_the_way_until_it_is_dropped(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await report_link(lon, nyc)
+    nyc.start_link(lon)
+    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
+    await until(lambda: _holds(nyc, '<urn:a> <urn:p> "1"'))
+    forged = '<urn:txlog:site:from:lon> <urn:txlog:site:record> "9.x" ; <urn:txlog:site:contents> "AAAA"'
+    await nyc.write(f"INSERT DATA {{ GRAPH <urn:txlog:sites> {{ {forged} }} }}")
+    await lon.write('INSERT DATA { <urn:b> <urn:p> "1" }')
+    await until(lambda: _reported(nyc, "Refused", "DROP GRAPH <urn:txlog:sites>"))
+    before = await nyc.stable()
+    assert '<urn:b> <urn:p> "1"' not in await nyc.quads()
+    await nyc.write('INSERT DATA { <urn:c> <urn:p> "1" }')
+    assert await nyc.stable() == before + 1, "no more entries are written"
+    await nyc.write("DROP GRAPH <urn:txlog:sites>")
+    await until(lambda: _holds(nyc, '<urn:b> <urn:p> "1"'))
+    await until(lambda: _reported(nyc, "Online"))
 
 
 @pytest.mark.timeout(120)
 async def test_a_site_whose_clock_is_ahead_is_waited_for(pair: tuple[Site, Site]) -> None:
     lon, nyc = pair
     await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
+    await report_link(lon, nyc)
     behind_ms, stop = [100_000], threading.Event()
     config = SiteLinkConfig.model_validate(nyc.link_config(lon))
     link = SiteLink(config, EventLog("nyc", io.StringIO()), now_ms=lambda: time.time_ns() // 1_000_000 - behind_ms[0])
@@ -258,6 +303,7 @@ async def test_entries_are_as_small_as_the_masters_take_them(tmp_path: Path) -> 
     try:
         for number in range(60):
             await lon.write(f'INSERT DATA {{ <urn:s{number}> <urn:p> "{"x" * 90}{number}" }}')
+        await report_link(lon, nyc)
         nyc.start_link(lon)
         await until(lambda: equal(lon, nyc))
         assert len(await nyc.quads()) == 60
@@ -266,6 +312,30 @@ async def test_entries_are_as_small_as_the_masters_take_them(tmp_path: Path) -> 
     finally:
         for each in (lon, nyc):
             await each.close()
+
+
+@pytest.mark.timeout(120)
+async def test_an_idle_link_is_online_again_when_the_other_site_answers(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    await report_link(lon, nyc)
+    nyc.start_link(lon)
+    await until(lambda: _reported(nyc, "Online"))
+    await lon.cluster.stop(0)
+    await until(lambda: _reported(nyc, "Unreachable"))
+    await lon.cluster.start(0)
+    await until(lambda: _reported(nyc, "Online"))
+
+
+@pytest.mark.timeout(120)
+async def test_changes_that_were_read_are_imported_before_more_are_read(pair: tuple[Site, Site]) -> None:
+    lon, nyc = pair
+    for number in range(40):
+        await lon.write(f'INSERT DATA {{ <urn:s{number}> <urn:p> "{number}" }}')
+    await report_link(lon, nyc)
+    nyc.start_link(lon, rows_max=10, keys_max=5)
+    await until(lambda: equal(lon, nyc))
+    assert len(await nyc.quads()) == 40
+    await until(lambda: _reported(nyc, "NeedsState", "wait for the other site"))
 
 
 async def test_a_report_of_a_link_is_taken_and_what_is_none_is_refused(one: Cluster) -> None:

@@ -2,7 +2,8 @@
 
 Each site is a totally ordered log with an unsettled end, which a rejoin reorders. What is settled is executed in order,
 and gives change sets. The links read both logs, decide, read values, and write entries that count only where the record
-before them is there. They are killed anywhere, run twice, lose, delay and repeat what they write, and are cut off.
+before them is there. They are killed anywhere, run twice, lose, delay and repeat what they write, and are cut off. In
+some worlds clients write into the graph of the records.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import copy
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import msgspec
 
 from txlog.changesets.change_set import ChangeSet
 from txlog.sites.batches import cut_batch
@@ -22,6 +25,8 @@ from txlog.sites.link_record import (
     CONTENTS_PREDICATE,
     NAME_PREDICATE,
     NO_VERSION,
+    LinkRecord,
+    RecordedKey,
     StepKind,
     ValueAt,
     Version,
@@ -44,9 +49,14 @@ class Violation(Exception):
 
 
 class LocalWrite(NamedTuple):
-    """A client's transaction: for each key, how its value changes, and the text of a new quad."""
+    """A client's transaction: for each key, how its value changes, and the text of a new quad. ``forged``: what it does
+    to the record of the link: ``drop``, or one of :data:`FORGERIES`."""
 
     operations: list[tuple[int, str, bytes]]
+    forged: str = ""
+
+
+FORGERIES = ("name", "contents", "noise", "cluster", "key", "number", "huge", "twice", "renamed")
 
 
 class LinkWrite(NamedTuple):
@@ -70,11 +80,29 @@ def key_bytes(key: int) -> bytes:
     return key_of(line_of(key, b""), KIND)
 
 
-def record_lines(site: str, name: bytes, contents: bytes) -> tuple[bytes, bytes]:
+def record_lines(site: str, names: Iterable[bytes], contents: Iterable[bytes]) -> set[bytes]:
     subject = record_subject(site)
-    pairs = ((NAME_PREDICATE, name), (CONTENTS_PREDICATE, contents))
-    first, second = (f'<{subject}> <{p}> "{v.decode()}" <{SITES_GRAPH}> .'.encode() for p, v in pairs)
-    return first, second
+    pairs = [(NAME_PREDICATE, each) for each in names] + [(CONTENTS_PREDICATE, each) for each in contents]
+    return {f'<{subject}> <{p}> "{v.decode()}" <{SITES_GRAPH}> .'.encode() for p, v in pairs}
+
+
+def forge_record(last: LinkRecord, how: str, nonce: str) -> tuple[set[bytes], set[bytes]]:
+    """Names and contents of a record that no link has written, after the record ``last``."""
+    following = msgspec.structs.replace(last, number=last.number + 1, begin=last.to, to=last.to + 5)
+    following = msgspec.structs.replace(following, step=StepKind.BATCH, keys=[])
+    changes: dict[str, dict[str, Any]] = {
+        "cluster": {"cluster": "c-par"},
+        "key": {"key": "quad"},
+        "number": {"number": last.number + 7},
+        "huge": {"clock": 1 << 63},
+        "twice": {"keys": [RecordedKey(key_bytes(0), 1, last.site, 1, last.site, 1)] * 2},
+    }
+    name, contents = encode_record(msgspec.structs.replace(following, **changes.get(how, {})), nonce)
+    if how == "name":
+        return {name}, set()
+    if how == "contents":
+        return set(), {contents}
+    return {b"9." + name if how == "renamed" else name}, {b"AAAA" if how == "noise" else contents}
 
 
 class SimulatedSite:
@@ -83,7 +111,9 @@ class SimulatedSite:
         self.log: list[LogItem] = []
         self.settled = 0
         self.events: list[SiteEntry] = []
-        self.record: dict[str, tuple[bytes, bytes]] = {}
+        self.names: set[bytes] = set()
+        self.contents: set[bytes] = set()
+        self.last: LinkRecord | None = None
         self.history: dict[bytes, list[tuple[int, Value]]] = {}
         self.local: list[tuple[bytes, Version, Value]] = []
         self.reference_clock = 0
@@ -139,18 +169,43 @@ class SimulatedSite:
                 self.local.append((key, Version(self.reference_clock, self.name, index), after))
             deletes |= before - after
             adds |= after - before
-        return ChangeSet(tuple(sorted(deletes)), tuple(sorted(adds)))
+        gone, new = self._execute_forgery(write.forged)
+        return ChangeSet(tuple(sorted(deletes | gone)), tuple(sorted(adds | new)))
+
+    def _execute_forgery(self, how: str) -> tuple[set[bytes], set[bytes]]:
+        """The lines of records that a client deletes and adds."""
+        source = self.other_name
+        before = record_lines(source, self.names, self.contents)
+        if how == "drop":
+            self.names, self.contents = set(), set()
+        elif how and self.last is not None:
+            self.world.count["forged"] += 1
+            rng = self.world.rng
+            names, texts = forge_record(self.last, how, f"{rng.getrandbits(64):x}")
+            replaced = rng.random() < 0.5
+            self.names = names if replaced else self.names | names
+            self.contents = texts if replaced else self.contents | texts
+        after = record_lines(source, self.names, self.contents)
+        return before - after, after - before
+
+    @property
+    def other_name(self) -> str:
+        return next(name for name in self.world.sites if name != self.name)
 
     def _execute_link(self, index: int, write: LinkWrite) -> ChangeSet:
         entry, record = write.entry, write.entry.record
-        before = self.record.get(record.site)
-        if entry.expected != (None if before is None else before[0]):
+        is_there = entry.expected in self.names and len(self.contents) > 0
+        takes_effect = not self.names if entry.expected is None else is_there
+        if not takes_effect:
             self.world.count["void"] += 1
             return ChangeSet()
         name, contents = encode_record(record, write.nonce)
-        self.record[record.site] = (name, contents)
-        deletes = [] if before is None else list(record_lines(record.site, *before))
-        adds = list(record_lines(record.site, name, contents))
+        before = record_lines(record.site, self.names, self.contents)
+        self.names = {each for each in self.names if each != entry.expected} | {name}
+        self.contents = {contents}
+        self.last = record
+        after = record_lines(record.site, self.names, self.contents)
+        deletes, adds = list(before - after), list(after - before)
         for line in entry.deletes:
             if self._change(index, line, there=False):
                 deletes.append(line)
@@ -193,7 +248,7 @@ class SimulatedLink:
         """Begin with what was saved, or read both logs again."""
         here, there = self.site.name, self.source.name
         self.mine, self.theirs = (
-            (SiteBook(here, there, KIND), SiteBook(there, here, KIND))
+            (SiteBook(here, there, KIND, f"c-{there}"), SiteBook(there, here, KIND, f"c-{here}"))
             if self.saved is None
             else copy.deepcopy(self.saved)
         )
@@ -283,6 +338,7 @@ class World:
         if rng.random() < 0.3:
             self.links.append(SimulatedLink(self, *rng.choice([(lon, nyc), (nyc, lon)])))
         self.mail: list[tuple[str, LinkWrite, float]] = []
+        self.has_forgers = rng.random() < 0.3
         self.texts = 0
         self.is_faulty, self.is_cut = True, False
         for _ in range(steps):
@@ -323,9 +379,12 @@ class World:
             self.texts += 1
             how = rng.choices(["replace", "add", "drop", "clear"], [35, 30, 10, 25])[0]
             operations.append((key, how, b"%d" % self.texts))
-        if operations:
+        forged = ""
+        if self.has_forgers and rng.random() < 0.15:
+            forged = rng.choice((*FORGERIES, *["drop"] * 5))
+        if operations or forged:
             self.count["writes"] += 1
-            site.append(LocalWrite(operations))
+            site.append(LocalWrite(operations, forged))
 
     def submit(self, site: SimulatedSite, write: LinkWrite) -> None:
         rng = self.rng
@@ -337,7 +396,9 @@ class World:
             site.append(write)
         elif chance < 0.9:
             self.mail.append((site.name, write, 0.12))
-        if chance > 0.5 and rng.random() < 0.5:
+        # A repeated beginning after a client's drop would bring the condition of old batches back.
+        is_repeatable = not self.has_forgers or write.entry.expected is not None
+        if chance > 0.5 and rng.random() < 0.5 and is_repeatable:
             self.mail.append((site.name, write, rng.choice([0.12, 0.004])))
             self.count["repeats"] += 1
 
@@ -356,6 +417,8 @@ class World:
             self.sites[name].append(write)
         self.mail = []
         self.links = self.links[:2]
+        for site in self.sites.values() if self.has_forgers else ():
+            site.append(LocalWrite([], "drop"))  # what an administrator does
         quiet, before = 0, None
         for _ in range(ROUNDS_MAX):
             self.now += 1

@@ -51,9 +51,11 @@ def link_entry(
     index, begun = book.index + 1, step is StepKind.BEGIN
     record = LinkRecord(
         RECORD_VERSION,
-        step,
         book.other,
+        book.other_cluster,
+        book.kind,
         book.number + 1,
+        step,
         0 if begun else book.cursor,
         to,
         book.heard if seen is None else seen,

@@ -9,8 +9,9 @@ import pytest
 from txlog.changesets import CapturedEntry, CaptureStore, ChangeLogReader, ChangesGone, LogStep, combine
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, TooLarge, Unavailable
+from txlog.sites import key_values
 from txlog.sites.key_values import KEYS_MAX, ValuesRequest, decode_values_request, read_values
-from txlog.sites.keys import KeyKind, key_of
+from txlog.sites.keys import KeyKind, KeyPattern, key_of
 from txlog.sites.site_book import NeedsState
 
 START = Position(0, 0, b"h" * 16)
@@ -89,3 +90,31 @@ def test_no_value_is_given_from_before_a_change_that_was_not_kept(tmp_path: Path
 def test_a_bad_request_is_refused(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         decode_values_request(body)
+
+
+def test_only_what_changed_of_the_keys_that_were_asked_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reader = made(tmp_path)
+    monkeypatch.setattr(key_values, "CHANGE_BYTES_MAX", 10)
+    assert read_values(store, reader, ValuesRequest(0, KeyKind.SUBJECT, ["<x:other>"])).values == [[]]
+    with pytest.raises(TooLarge, match="of these keys have changed"):
+        read_values(store, reader, ValuesRequest(0, KeyKind.SUBJECT, ["<x:a>"]))
+    store.abandon()
+
+
+def test_values_are_not_read_beyond_the_bound_of_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, reader = made(tmp_path)
+    seen: list[int] = []
+    real = key_values.pattern_of
+
+    def counted(key: bytes, kind: KeyKind) -> KeyPattern:
+        seen.append(1)
+        return real(key, kind)
+
+    monkeypatch.setattr(key_values, "pattern_of", counted)
+    monkeypatch.setattr(key_values, "ANSWER_BYTES_MAX", 10)
+    with pytest.raises(TooLarge, match="more than 10 bytes"):
+        read_values(store, reader, ValuesRequest(6, KeyKind.SUBJECT, ["<x:a>", *["<x:b>"] * 50]))
+    assert len(seen) == 1
+    store.abandon()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.sites.keys import KeyKind, KeyPattern, crosses_links, key_of, pattern_of
+from txlog.model.quads import decode_quads
+from txlog.sites.keys import KeyKind, KeyPattern, crosses_links, is_key, key_of, pattern_of
+from txlog.sparql import prepare_rdf
 
 NAMED = b'<urn:s> <urn:p> "a b \\" <urn:no> ."@en <urn:g> .'
 PLAIN = b"<urn:s> <urn:p> <urn:o> ."
@@ -44,4 +46,18 @@ def test_what_is_no_key_is_refused(key: bytes, kind: KeyKind) -> None:
 def test_graphs_of_txlog_stay_at_their_site() -> None:
     assert crosses_links(NAMED)
     assert crosses_links(PLAIN)
-    assert not crosses_links(b'<urn:txlog:site:from:lon> <urn:txlog:site:record> "1" <urn:txlog:sites> .')
+    for graph in (b"urn:txlog:sites", b"urn:txlog:system", b"urn:txlog:system:lon"):
+        assert not crosses_links(b"<urn:s> <urn:p> <urn:o> <%s> ." % graph)
+        assert not is_key(b"<urn:s> <urn:p> <%s>" % graph, KeyKind.PROPERTY)
+    assert is_key(b"<urn:s> <urn:p> <urn:g>", KeyKind.PROPERTY)
+    assert not is_key(b"<urn:s>", KeyKind.PROPERTY)
+
+
+def test_a_graph_that_a_blank_node_names_crosses() -> None:
+    upload = b"GRAPH _:g { <urn:s> <urn:p> <urn:o> }"
+    body = prepare_rdf(upload, "application/trig", base=None, contexts=[], draw=lambda: 7)
+    [(_, line)] = decode_quads(body.payload)
+    assert b" <urn:txlog:bnode:" in line
+    assert crosses_links(line)
+    for other in (b"urn:txlog:sites:of:a:client", b"urn:txlog:other"):
+        assert crosses_links(b"<urn:s> <urn:p> <urn:o> <%s> ." % other)

@@ -11,10 +11,13 @@ from txlog.changesets.change_set import ChangeSet
 from txlog.model.entry import KIND_UPDATE
 from txlog.sites.decisions import LinkEntry
 from txlog.sites.keys import KeyKind, key_of
+from txlog.sites.link_errors import KeysDiffer, OtherLink
 from txlog.sites.link_record import (
     RECORD_VERSION,
+    LaterRecord,
     LinkRecord,
     RecordedKey,
+    RecordHead,
     RecordNotRead,
     StepKind,
     decode_contents,
@@ -35,6 +38,7 @@ KEYS = [
     RecordedKey(b"<urn:a> <urn:p> <urn:g>", 5, "nyc", 4, "nyc", 7),
     RecordedKey(b"<urn:a> <urn:p>", 5, "nyc", 4, "nyc", 7),
 ]
+CLUSTER = "c2"
 
 
 class Store:
@@ -42,7 +46,7 @@ class Store:
 
     def __init__(self) -> None:
         self.quads, self.index = ox.Store(), 0
-        self.book = SiteBook("lon", "nyc", KeyKind.PROPERTY)
+        self.book = SiteBook("lon", "nyc", KeyKind.PROPERTY, CLUSTER)
 
     def execute(self, text: str) -> ChangeSet:
         body = prepare_update(text, base=None, now="2026-01-01T00:00:00Z", draw=lambda: 0)
@@ -58,7 +62,8 @@ class Store:
 def entry(step: StepKind, number: int, book: SiteBook, to: int, **more: object) -> LinkEntry:
     expected = None if step is StepKind.BEGIN else book.record
     keys = KEYS if more else []
-    record = LinkRecord(RECORD_VERSION, step, "nyc", number, book.cursor, to, 0, book.index, 9, 0, 0, 0, keys)
+    source = "nyc", CLUSTER, KeyKind.PROPERTY
+    record = LinkRecord(RECORD_VERSION, *source, number, step, book.cursor, to, 0, book.index, 9, 0, 0, 0, keys)
     return LinkEntry(expected, record, list(more.get("deletes", ())), list(more.get("adds", ())))  # type: ignore[call-overload]
 
 
@@ -99,20 +104,103 @@ def test_a_record_that_a_client_takes_away_is_begun_again() -> None:
     assert store.book.cursor == 9
 
 
-def test_a_record_that_is_not_the_next_one_is_refused() -> None:
+def begun() -> Store:
+    """A store whose link has begun and imported once."""
     store = Store()
     store.execute(build_update(entry(StepKind.BEGIN, 1, store.book, 0), "b0"))
-    wrong = entry(StepKind.BATCH, 3, store.book, 7)
-    with pytest.raises(RecordNotRead, match="not the next one"):
-        store.execute(build_update(wrong, "c1"))
+    store.execute(build_update(entry(StepKind.BATCH, 1, store.book, 7, adds=[NEW]), "c1"))
+    return store
 
 
-def test_a_change_of_a_key_without_a_version_is_refused() -> None:
-    store = Store()
-    store.execute(build_update(entry(StepKind.BEGIN, 1, store.book, 0), "b0"))
-    other = entry(StepKind.BATCH, 1, store.book, 7, adds=[b"<urn:z> <urn:p> <urn:b> ."])
-    with pytest.raises(RecordNotRead, match="does not name"):
-        store.execute(build_update(other, "c1"))
+def changed(made: LinkEntry, **changes: object) -> LinkEntry:
+    """An entry whose record is another one."""
+    return made._replace(record=msgspec.structs.replace(made.record, **changes))
+
+
+TWICE = [KEYS[0], KEYS[0]]
+FORGED: list[dict[str, object]] = [
+    {"number": 3},
+    {"begin": 6},
+    {"to": 7},
+    {"decided": 0},
+    {"decided": 1 << 62},
+    {"site": "par"},
+    {"cluster": "c9"},
+    {"key": "quad"},
+    {"clock": 1 << 63},
+    {"seen": -1},
+    {"version": 0},
+    {"keys": TWICE},
+    {"keys": [RecordedKey(b"<urn:s>", 5, "nyc", 4, "nyc", 7)]},
+    {"keys": [RecordedKey(b"<urn:s> <urn:p> <urn:txlog:sites>", 5, "nyc", 4, "nyc", 7)]},
+    {"keys": [RecordedKey(b"<urn:s> <urn:p>", 5, "par", 4, "nyc", 7)]},
+    {"keys": [RecordedKey(b"<urn:s> <urn:p>", -5, "nyc", 4, "nyc", 7)]},
+]
+
+
+@pytest.mark.parametrize("changes", FORGED)
+def test_a_record_that_is_not_the_next_one_is_a_write_of_a_client(changes: dict[str, object]) -> None:
+    store = begun()
+    wrong = changed(entry(StepKind.BATCH, 2, store.book, 9), **changes)
+    store.execute(build_update(wrong, "c2").replace("site:from:par>", "site:from:nyc>"))
+    assert (store.book.record, store.book.cursor, store.book.number, store.book.ignored) == (None, 7, 1, 1)
+    store.execute("DROP GRAPH <urn:txlog:sites>")
+    assert store.book.ignored == 1, "what only deletes writes no record"
+    store.execute(build_update(entry(StepKind.BEGIN, 2, store.book, 0), "b3"))
+    store.execute(build_update(entry(StepKind.BATCH, 2, store.book, 9, adds=[HERE]), "c3"))
+    assert (store.book.record, store.book.cursor, store.book.number) == (b"2.c3", 9, 2)
+
+
+def test_what_a_client_writes_with_a_record_is_its_own_change() -> None:
+    store = begun()
+    line = b"<urn:z> <urn:p> <urn:b> ."
+    other = entry(StepKind.BATCH, 2, store.book, 9, adds=[line])
+    store.execute(build_update(other, "c2"))
+    assert (store.book.record, store.book.cursor, store.book.ignored) == (None, 7, 1)
+    last = store.book.last_change(key_of(line, KeyKind.PROPERTY))
+    assert last is not None
+    assert (last.is_local, last.version.site, last.version.at) == (True, "lon", store.index)
+
+
+@pytest.mark.parametrize(
+    "quads",
+    [
+        '<urn:txlog:site:from:nyc> <urn:txlog:site:record> "2.x" ; <urn:txlog:site:contents> "AAAA"',
+        '<urn:txlog:site:from:nyc> <urn:txlog:site:record> "2.x"',
+        '<urn:txlog:site:from:nyc> <urn:txlog:site:contents> "AAAA"',
+        '<urn:txlog:site:from:nyc> <urn:txlog:site:record> "2.x" , "2.y" ; <urn:txlog:site:contents> "AAAA"',
+    ],
+)
+def test_two_quads_of_a_client_stop_no_book(quads: str) -> None:
+    store = begun()
+    store.execute(f"INSERT DATA {{ GRAPH <urn:txlog:sites> {{ {quads} }} }}")
+    assert (store.book.record, store.book.ignored, store.book.touched) == (None, 1, store.index)
+
+
+def test_a_record_whose_name_is_another_one_does_not_count() -> None:
+    store = begun()
+    text = build_update(entry(StepKind.BATCH, 2, store.book, 9), "c2").replace('"2.c2"', '"2.c3"')
+    store.execute(text)
+    assert (store.book.record, store.book.cursor, store.book.ignored) == (None, 7, 1)
+
+
+def test_a_link_that_began_from_another_cluster_or_with_other_keys_is_not_continued() -> None:
+    for changes, error in (({"cluster": "c9"}, OtherLink), ({"key": "quad"}, KeysDiffer)):
+        store = Store()
+        with pytest.raises(error, match="entry 1 of lon"):
+            store.execute(build_update(changed(entry(StepKind.BEGIN, 1, store.book, 0), **changes), "b0"))
+        assert (store.book.index, store.book.record, store.book.clock) == (0, None, 0)
+
+
+def test_a_record_of_a_later_version_stops_the_link() -> None:
+    store = begun()
+    later = changed(entry(StepKind.BATCH, 2, store.book, 9), version=RECORD_VERSION + 1)
+    with pytest.raises(LaterRecord, match="version 2"):
+        store.execute(build_update(later, "c2"))
+    other = begun()
+    foreign = changed(entry(StepKind.BATCH, 2, other.book, 9), version=RECORD_VERSION + 1, cluster="c9")
+    other.execute(build_update(foreign, "c2"))
+    assert (other.book.record, other.book.ignored) == (None, 1)
 
 
 def test_a_change_that_was_too_large_to_be_kept_needs_a_copy() -> None:
@@ -127,15 +215,13 @@ def test_a_record_is_read_back_and_what_is_none_is_refused() -> None:
     assert text.name == b"1.ab"
     assert decode_contents(text.contents) == msgspec.structs.replace(record, nonce="ab")
     newer = encode_record(msgspec.structs.replace(record, version=2), "ab")
-    with pytest.raises(RecordNotRead, match="version 2"):
-        decode_contents(newer.contents)
+    assert decode_contents(newer.contents) == RecordHead(2, "nyc", CLUSTER, "property", 1)
     for damaged in (b"", b"!!", text.contents[:-8], b"AAAA"):
         with pytest.raises(RecordNotRead, match="damaged"):
             decode_contents(damaged)
-    assert find_record((b'<urn:txlog:site:from:lon> <urn:txlog:site:record> "1" <urn:txlog:sites> .',), "nyc") == (
-        None,
-        None,
-    )
+    line = b'<urn:txlog:site:from:lon> <urn:txlog:site:record> "1" <urn:txlog:sites> .'
+    assert find_record((line,), "nyc") == ((), ())
+    assert find_record((line,), "lon") == ((b"1",), ())
 
 
 def test_an_entry_deletes_from_its_own_graph_alone() -> None:

@@ -24,7 +24,8 @@ def reference() -> list[tuple[dict[str, object], dict[str, object]]]:
     """Both books after each entry."""
     found = []
     table = type("Books", (), {})()
-    table.mine, table.theirs = SiteBook("lon", "nyc", KeyKind.PROPERTY), SiteBook("nyc", "lon", KeyKind.PROPERTY)
+    table.mine = SiteBook("lon", "nyc", KeyKind.PROPERTY, IDENTITY.other_cluster)
+    table.theirs = SiteBook("nyc", "lon", KeyKind.PROPERTY, IDENTITY.cluster)
     for _ in range(COUNT):
         found.append((_copied(table.mine), _copied(table.theirs)))
         step(table)
@@ -91,6 +92,56 @@ def test_a_damaged_table_is_begun_again(tmp_path: Path, damage: str) -> None:
     assert again.is_new
     assert both(again) == reference()[0]
     again.close()
+    assert path.with_name(f"{FILE}.damaged").exists() == (damage in ("cut", "noise"))
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE book SET head = x'ff'", "DELETE FROM book", "UPDATE link SET identity = x'7b'"]
+)
+def test_a_table_with_other_contents_is_begun_again_and_kept_beside(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / FILE
+    table = VersionTable(path, IDENTITY)
+    step(table)
+    table.save()
+    table.close()
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    again = VersionTable(path, IDENTITY)
+    assert again.is_new
+    assert both(again) == reference()[0]
+    again.close()
+    assert path.with_name(f"{FILE}.damaged").stat().st_size > 0
+
+
+def test_an_error_that_passes_leaves_the_table_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    table = VersionTable(path, IDENTITY)
+    step(table)
+    table.save()
+    table.close()
+
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute("UPDATE book SET head = head")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        VersionTable(path, IDENTITY)
+    connection.execute("ROLLBACK")
+    connection.close()
+    again = VersionTable(path, IDENTITY)
+    assert not again.is_new
+    assert both(again) == reference()[1]
+    again.close()
+    assert not list(tmp_path.glob("*.damaged*"))
+
+
+def test_a_folder_in_place_of_the_table_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        VersionTable(tmp_path / FILE, IDENTITY)
+    assert (tmp_path / FILE).is_dir()
 
 
 def test_a_table_of_another_link_or_version_is_refused(tmp_path: Path) -> None:

@@ -87,11 +87,18 @@ class FeedFollower:
                     pause, last_event_at, refusals = BACK_OFF_S[0], time.monotonic(), []
             if len(refusals) == len(self._urls):
                 raise refusals[-1]
+            self._answered = False
             over = self._patience_s is not None and time.monotonic() - last_event_at >= self._patience_s
             if last is not None and (over or not self._greeted):
                 raise last
             self._sleep(pause)
             pause = min(2 * pause, BACK_OFF_S[1])
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the master that is followed now has answered, were it only with the position where its feed begins.
+        False while the next one is looked for."""
+        return self._answered
 
     @property
     def _reached_until(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -21,18 +21,36 @@ ANSWER_S: Final = 10.0
 VALUES_S: Final = 60.0
 
 
+class LogPosition(NamedTuple):
+    """An entry of the log of one cluster. ``cluster``: its id. ``hash``: that of the log there in hexadecimal, empty:
+    not known."""
+
+    cluster: str
+    index: int
+    hash: str = ""
+
+
 class _KeyValues(msgspec.Struct):
     values: list[list[str]]
+
+
+class _SiteLinks(msgspec.Struct):
+    links: list[dict[str, Any]]
 
 
 class SiteClient(MasterClient):
     """A master of a site."""
 
-    def key_values(self, index: int, kind: str, keys: Sequence[str]) -> list[list[str]]:
-        """``POST /txlog/site/values``: the quads of each key after the final entry ``index``, as lines of N-Quads.
-        ``kind``: ``property``, ``subject`` or ``quad``. Raises :class:`LogGone` where change sets are not kept
-        from there on, :class:`LogAhead`, :class:`LogDiverged` and :class:`NoChangeSets`."""
-        path, body = "/txlog/site/values", {"index": index, "kind": kind, "keys": list(keys)}
+    def site_links(self) -> list[dict[str, Any]]:
+        """``GET /txlog/sites``: the last report of each link of the master's data centre."""
+        return self._json.get("/txlog/sites", _SiteLinks).links
+
+    def key_values(self, position: LogPosition, kind: str, keys: Sequence[str]) -> list[list[str]]:
+        """``POST /txlog/site/values``: the quads of each key after a final entry, as lines of N-Quads. ``kind``:
+        ``property``, ``subject`` or ``quad``. Raises :class:`LogGone` where change sets are not kept from there on,
+        :class:`LogAhead`, :class:`LogDiverged`, also for another cluster, and :class:`NoChangeSets`."""
+        path = "/txlog/site/values"
+        body = position._asdict() | {"kind": kind, "keys": list(keys)}
         answer = self._json.call("POST", path, _KeyValues, body=body, timeout_s=VALUES_S, repeatable=True)
         if len(answer.values) != len(keys):
             raise PeerFault(self.url, "Malformed", f"{path}: {len(answer.values)} values of {len(keys)} keys")

@@ -40,7 +40,7 @@ class PlannedKey(NamedTuple):
 
 class Plan(NamedTuple):
     """An entry of a link before values are read. ``expected``: the record that must be there for it to take effect;
-    None: there must be no record."""
+    None: there must be no record. ``cluster``, ``kind``: the id of the source's cluster, and what a key is."""
 
     step: StepKind
     site: str
@@ -55,6 +55,8 @@ class Plan(NamedTuple):
     waiting: int
     expected: bytes | None
     keys: list[PlannedKey]
+    cluster: str
+    kind: str
 
 
 class LinkEntry(NamedTuple):
@@ -113,7 +115,7 @@ def _plan(mine: SiteBook, step: StepKind, batch: Batch | None, keys: list[Planne
     expected = None if step is StepKind.BEGIN else mine.record
     return Plan(
         *(step, mine.other, mine.number + 1, begin, to, seen, mine.index, clock, mine.clock, conflicts),
-        *(len(mine.needs), expected, keys),
+        *(len(mine.needs), expected, keys, mine.other_cluster, mine.kind),
     )
 
 
@@ -144,9 +146,11 @@ def finish_plan(plan: Plan, site: str, read: ReadValues) -> LinkEntry:
     keys = [RecordedKey(each.key, *each.version, *each.value) for each in plan.keys]
     record = LinkRecord(
         RECORD_VERSION,
-        plan.step,
         plan.site,
+        plan.cluster,
+        plan.kind,
         plan.number,
+        plan.step,
         plan.begin,
         plan.to,
         plan.seen,

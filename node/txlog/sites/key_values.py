@@ -6,7 +6,7 @@ any position from which change sets are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -26,19 +26,21 @@ KEYS_MAX: Final = 10_000
 REQUEST_BYTES_MAX: Final = 16 << 20
 ANSWER_BYTES_MAX: Final = 64 << 20
 CHANGE_BYTES_MAX: Final = 256 << 20
-"""Of the change sets after the position."""
+"""Of what changed after the position, of the keys that were asked for."""
 _PAGE_BYTES: Final = 8 << 20
 VALUES_PATH: Final = "/values"
 
 
 class ValuesRequest(msgspec.Struct, frozen=True):
     """``index``: the position; ``hash``: that of the log there in hexadecimal, empty: not compared. ``kind``: what a
-    key is. ``keys``: as :mod:`txlog.sites.keys` writes them."""
+    key is. ``keys``: as :mod:`txlog.sites.keys` writes them. ``cluster``: the id of the cluster; empty: not
+    compared."""
 
     index: int
     kind: KeyKind
     keys: list[str]
     hash: str = ""
+    cluster: str = ""
 
 
 class ValuesAnswer(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ def read_values(store: CaptureStore, reader: ChangeLogReader, request: ValuesReq
     :class:`Unavailable` while the store goes back."""
     keys = [key.encode() for key in request.keys]
     end, present = store.read_at_end(lambda quads: _present(quads, keys, request.kind))
-    after = _changes_after(reader, request.index, bytes.fromhex(request.hash) or None, end)
+    after = _changes_after(reader, request, end)
     _take_back(present, after, request.kind)
     values = [sorted(line.decode() for line in present[key]) for key in keys]
     if sum(len(line) for value in values for line in value) > ANSWER_BYTES_MAX:
@@ -81,10 +83,16 @@ def read_values(store: CaptureStore, reader: ChangeLogReader, request: ValuesReq
 
 
 def _present(quads: ox.Store, keys: Iterable[bytes], kind: KeyKind) -> dict[bytes, set[bytes]]:
-    return {key: _lines(quads, pattern_of(key, kind)) for key in keys}
+    found: dict[bytes, set[bytes]] = {}
+    size = 0
+    for key in keys:
+        found[key] = _lines(quads, pattern_of(key, kind), ANSWER_BYTES_MAX - size)
+        size += sum(map(len, found[key]))
+    return found
 
 
-def _lines(quads: ox.Store, wanted: KeyPattern) -> set[bytes]:
+def _lines(quads: ox.Store, wanted: KeyPattern, bytes_max: int) -> set[bytes]:
+    """The quads of a pattern. Raises :class:`TooLarge` before it reads many more than ``bytes_max`` bytes of them."""
     graph = ox.NamedNode(wanted.graph[1:-1].decode()) if wanted.graph else ox.DefaultGraph()
     subject = ox.NamedNode(wanted.subject[1:-1].decode())
     predicate = ox.NamedNode(wanted.predicate[1:-1].decode()) if wanted.predicate is not None else None
@@ -93,14 +101,22 @@ def _lines(quads: ox.Store, wanted: KeyPattern) -> set[bytes]:
         line = b" ".join(each for each in (wanted.subject, wanted.predicate, wanted.object, wanted.graph) if each)
         (quad,) = ox.parse(line + b" .", ox.RdfFormat.N_QUADS, lenient=True)
         term = quad.object
-    found = " .\n".join(map(str, quads.quads_for_pattern(subject, predicate, term, graph)))
-    return set(canonical_lines(f"{found} .".encode()).split(b"\n")) if found else set()
+    texts: list[str] = []
+    size = 0
+    for found in quads.quads_for_pattern(subject, predicate, term, graph):
+        texts.append(str(found))
+        size += len(texts[-1])
+        if size > bytes_max:
+            raise TooLarge(f"the values of these keys have more than {ANSWER_BYTES_MAX} bytes; ask for fewer")
+    joined = " .\n".join(texts)
+    return set(canonical_lines(f"{joined} .".encode()).split(b"\n")) if texts else set()
 
 
-def _changes_after(reader: ChangeLogReader, index: int, value: bytes | None, end: LogEnd) -> ChangeSet:
-    """The net change of the entries after a position, up to the end."""
+def _changes_after(reader: ChangeLogReader, request: ValuesRequest, end: LogEnd) -> ChangeSet:
+    """The net change of the entries after the position, up to the end, of the keys that were asked for."""
+    keys = {key.encode() for key in request.keys}
     changes: list[ChangeSet] = []
-    at, at_hash, chain, size = index, value, b"", 0
+    at, at_hash, chain, size = request.index, bytes.fromhex(request.hash) or None, b"", 0
     while True:
         at_hash, records = reader.read(at, at_hash, end.index, _PAGE_BYTES)
         if not records:
@@ -108,15 +124,27 @@ def _changes_after(reader: ChangeLogReader, index: int, value: bytes | None, end
         for record in records:
             if record.large_graphs:
                 raise NeedsState(f"entry {record.entry.index} changed more quads than change sets keep")
-            changes.append(record.change_set)
-            size += len(record.change)
+            change = _of_keys(record.change_set, keys, request.kind)
+            if len(change):
+                changes.append(change)
+                size += sum(map(len, (*change.deletes, *change.adds)))
         last = records[-1]
         at, at_hash, chain = last.entry.index, last.entry.hash, last.chain
         if size > CHANGE_BYTES_MAX:
-            raise TooLarge(f"more than {CHANGE_BYTES_MAX} bytes have changed since index {index}")
+            raise TooLarge(
+                f"more than {CHANGE_BYTES_MAX} bytes of these keys have changed since index {request.index}; "
+                "ask for fewer"
+            )
     if (at, at_hash) != (end.index, end.hash) or (chain and chain != end.chain):
         raise Unavailable("ChangeSetsLoading", "the change sets go back after a rejoin; ask again")
     return combine(changes)
+
+
+def _of_keys(change: ChangeSet, keys: Collection[bytes], kind: KeyKind) -> ChangeSet:
+    deletes, adds = (
+        tuple(line for line in lines if key_of(line, kind) in keys) for lines in (change.deletes, change.adds)
+    )
+    return ChangeSet(deletes, adds)
 
 
 def _take_back(present: Mapping[bytes, set[bytes]], after: ChangeSet, kind: KeyKind) -> None:

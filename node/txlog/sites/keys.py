@@ -8,11 +8,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from txlog.model.graph_set import SYSTEM_GRAPH_PREFIX
 from txlog.model.quads import split_graph
 
 SITES_GRAPH: Final = "urn:txlog:sites"
 """The graph with the records of links (:mod:`txlog.sites.link_record`). It never crosses a link."""
-_OWN_GRAPHS: Final = b"<urn:txlog:"
+_OWN_GRAPHS: Final = (f"<{SITES_GRAPH}>".encode(), f"<{SYSTEM_GRAPH_PREFIX}".encode())
+"""A graph that was named by a blank node is ``urn:txlog:bnode:…`` in the log: it is data."""
 
 
 class KeyKind(StrEnum):
@@ -44,7 +46,7 @@ def key_of(line: bytes, kind: KeyKind) -> bytes:
 
 
 def crosses_links(line: bytes) -> bool:
-    """Whether a quad is data: those in graphs of TxLog itself stay at their site."""
+    """Whether a quad is data: those in the graphs of links and of stores stay at their site."""
     return not split_graph(line)[1].startswith(_OWN_GRAPHS)
 
 
@@ -63,3 +65,13 @@ def pattern_of(key: bytes, kind: KeyKind) -> KeyPattern:
         raise ValueError(f"{key[:80]!r} is no key of kind {kind}")
     graph = terms[fixed] if len(terms) > fixed else b""
     return KeyPattern(terms[0], terms[1] if kind is KeyKind.PROPERTY else None, None, graph)
+
+
+def is_key(key: bytes, kind: KeyKind) -> bool:
+    """Whether bytes are a key of this kind, of quads that cross links."""
+    try:
+        graph = pattern_of(key, kind).graph
+        key.decode()
+    except ValueError:
+        return False
+    return not graph.startswith(_OWN_GRAPHS)

@@ -17,7 +17,8 @@ import msgspec
 
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import TxLogError
-from txlog.sites.keys import SITES_GRAPH
+from txlog.model.stamp import PEER_STAMP_MAX
+from txlog.sites.keys import SITES_GRAPH, KeyKind, is_key
 
 RECORD_VERSION: Final = 1
 CONTENT_BYTES_MAX: Final = 64 << 20
@@ -31,7 +32,11 @@ _LINE: Final = re.compile(
 
 
 class RecordNotRead(TxLogError):
-    """The log holds a record of a link that this version cannot read, or that no link of this site has written."""
+    """A record of a link is damaged, of a later version, or in the way of this link."""
+
+
+class LaterRecord(RecordNotRead):
+    """The log holds a record of this link that a later version of the program has written."""
 
 
 class Version(NamedTuple):
@@ -87,17 +92,25 @@ class RecordedKey(msgspec.Struct, array_like=True, frozen=True):
         return ValueAt(self.value_site, self.value_index)
 
 
-class LinkRecord(msgspec.Struct, array_like=True, frozen=True):
+class RecordHead(msgspec.Struct, array_like=True, frozen=True):
+    """What a record of any version begins with. ``site``, ``cluster``: the name and the id of the source's cluster.
+    ``key``: the kind of its keys. ``number``: how many entries the link has with this one."""
+
+    version: int
+    site: str
+    cluster: str
+    key: str
+    number: int
+
+
+class LinkRecord(RecordHead, array_like=True, frozen=True):
     """``begin``, ``to``: of a batch, the source's entries after ``begin`` up to ``to``; of any other step, the cursor
     twice. ``seen``: up to where the source had then imported the target's log. ``decided``: the target's index at which
     the entry was composed. ``clock``: the source's clock at ``to``; ``own_clock``: the target's at ``decided``.
     ``conflicts``: keys of which one write lost. ``waiting``: keys that waited for a correction at ``decided``.
     ``nonce``: no other record has it."""
 
-    version: int
     step: StepKind
-    site: str
-    number: int
     begin: int
     to: int
     seen: int
@@ -111,6 +124,7 @@ class LinkRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 _decoder: Final = msgspec.msgpack.Decoder(LinkRecord)
+_head_decoder: Final = msgspec.msgpack.Decoder(RecordHead)
 
 
 class RecordText(NamedTuple):
@@ -123,43 +137,63 @@ class RecordText(NamedTuple):
 def encode_record(record: LinkRecord, nonce: str) -> RecordText:
     """The texts of a record. ``nonce``: hexadecimal digits that no other record has."""
     packed = zlib.compress(msgspec.msgpack.encode(msgspec.structs.replace(record, nonce=nonce)), 1)
-    return RecordText(f"{record.number}.{nonce}".encode(), base64.b64encode(packed))
+    return RecordText(_name_of(record.number, nonce), base64.b64encode(packed))
 
 
-def decode_contents(contents: bytes) -> LinkRecord:
-    """The inverse of :func:`encode_record`. Raises :class:`RecordNotRead`."""
+def _name_of(number: int, nonce: str) -> bytes:
+    return f"{number}.{nonce}".encode()
+
+
+def decode_contents(contents: bytes) -> RecordHead:
+    """The inverse of :func:`encode_record`: a :class:`LinkRecord`; of a later version its head alone. Raises
+    :class:`RecordNotRead`."""
     try:
         unpacker = zlib.decompressobj()
         data = unpacker.decompress(base64.b64decode(contents, validate=True), CONTENT_BYTES_MAX)
         if not unpacker.eof:
             raise ValueError("it does not end")
-        record = _decoder.decode(data)
+        head = _head_decoder.decode(data)
+        if head.version > RECORD_VERSION:
+            return head
+        if head.version != RECORD_VERSION:
+            raise ValueError(f"version {head.version}")
+        return _decoder.decode(data)
     except (zlib.error, *DECODE_ERRORS) as wrong:
         raise RecordNotRead(f"the record of a link is damaged: {wrong}") from None
-    if record.version != RECORD_VERSION:
-        raise RecordNotRead(f"the record of a link has version {record.version}, this program reads {RECORD_VERSION}")
-    return record
+
+
+def is_sound(record: LinkRecord, name: bytes, kind: KeyKind, sites: tuple[str, str]) -> bool:
+    """Whether a record may be of a link between these sites: its numbers are in their ranges, its keys are keys, each
+    once, and its name belongs to it."""
+    numbers = [record.number, record.begin, record.to, record.seen, record.decided, record.clock, record.own_clock]
+    numbers += [record.conflicts, record.waiting]
+    for each in record.keys:
+        numbers += [each.stamp, each.at, each.value_index]
+    return (
+        all(0 <= number <= PEER_STAMP_MAX for number in numbers)
+        and name == _name_of(record.number, record.nonce)
+        and len({each.key for each in record.keys}) == len(record.keys)
+        and all(is_key(e.key, kind) and e.site in sites and e.value_site in sites for e in record.keys)
+    )
 
 
 class RecordLines(NamedTuple):
-    """The lines of a change set that belong to the record of one link; None where there is none."""
+    """The texts of a change set that belong to the record of one link."""
 
-    name: bytes | None = None
-    contents: bytes | None = None
+    names: tuple[bytes, ...] = ()
+    contents: tuple[bytes, ...] = ()
 
 
 def find_record(lines: tuple[bytes, ...], site: str) -> RecordLines:
     """The texts of a record of the link from ``site`` among lines of N-Quads."""
-    name = contents = None
+    names: list[bytes] = []
+    contents: list[bytes] = []
     for line in lines:
         found = _LINE.fullmatch(line)
         if found is None or found[1] != site.encode():
             continue
-        if found[2] == NAME_PREDICATE.encode():
-            name = found[3]
-        else:
-            contents = found[3]
-    return RecordLines(name, contents)
+        (names if found[2] == NAME_PREDICATE.encode() else contents).append(found[3])
+    return RecordLines(tuple(names), tuple(contents))
 
 
 def record_subject(site: str) -> str:

@@ -10,8 +10,9 @@ import msgspec
 class LinkState(StrEnum):
     """``Online``: it imports. ``Unreachable``: a site does not answer; it tries again. ``ClockSkew``: the other site's
     clock is ahead, so it waits. ``NeedsState``: changes are missing, which only a copy of the data brings.
-    ``OtherCluster``: one of the clusters was founded again. ``Refused``: what the log or the disk holds of the link
-    cannot be read."""
+    ``OtherCluster``: one of the clusters was founded again. ``NamesDiffer``, ``KeysDiffer``: the manifests of the two
+    sites do not agree. ``Refused``: what the log or the disk holds of the link cannot be read, or a site refuses what
+    the link asks."""
 
     STARTING = "Starting"
     ONLINE = "Online"
@@ -19,6 +20,8 @@ class LinkState(StrEnum):
     CLOCK_SKEW = "ClockSkew"
     NEEDS_STATE = "NeedsState"
     OTHER_CLUSTER = "OtherCluster"
+    NAMES_DIFFER = "NamesDiffer"
+    KEYS_DIFFER = "KeysDiffer"
     REFUSED = "Refused"
 
 
@@ -26,7 +29,9 @@ class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
     """``state``: a :class:`LinkState`, or one of a newer version. ``cursor``: the entry of the other site up to which
     this one has imported. ``read``, ``own_read``: up to where both logs were read. ``keys_waiting``: changes after the
     cursor. ``corrections_waiting``: keys that wait for a correction. ``entries``: batches and corrections of the link
-    in the log. ``conflicts``: keys of which one write lost."""
+    in the log. ``conflicts``: keys of which one write lost. ``ignored``: entries of clients that wrote a record of the
+    link. ``key``: what a key is. ``cluster``, ``other_cluster``: the ids of the clusters of ``site`` and ``other``,
+    empty where not known yet."""
 
     site: str
     other: str
@@ -39,3 +44,7 @@ class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
     entries: int = 0
     conflicts: int = 0
     error: str = ""
+    ignored: int = 0
+    key: str = ""
+    cluster: str = ""
+    other_cluster: str = ""

@@ -7,21 +7,27 @@ only as long as the other site may not have seen them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, NoReturn
 
 from txlog.changesets.change_set import ChangeSet
 from txlog.model.errors import TxLogError
 from txlog.sites.keys import KeyKind, crosses_links, key_of
+from txlog.sites.link_errors import KeysDiffer, OtherLink
 from txlog.sites.link_record import (
     NO_VERSION,
+    RECORD_VERSION,
+    LaterRecord,
     LinkRecord,
+    RecordHead,
+    RecordLines,
     RecordNotRead,
     StepKind,
     ValueAt,
     Version,
     decode_contents,
     find_record,
+    is_sound,
 )
 
 _NO_CHANGE: Final = ChangeSet()
@@ -58,24 +64,30 @@ class Need(NamedTuple):
 
 
 class SiteBook:
-    """The book of the log of ``site`` on its link from ``other``. ``kind``: what a key is.
+    """The book of the log of ``site`` on its link from ``other``. ``kind``: what a key is. ``other_cluster``: the id of
+    the cluster of ``other``.
 
     ``index``, ``hash``: the entry up to which the log was read. ``clock``: no version up to there has a greater stamp.
     ``cursor``: the entry of the other site up to which this one has imported. ``heard``: the entry of this site up to
     which the other one has imported, as its batches say. ``record``: the name of the link's record, None where there
-    is none. ``link_index``: the last entry of the link; ``number``: how many there were. ``last_step``: its kind.
-    ``needs``: keys that wait for a correction. ``dirty``: keys whose rows changed since :meth:`take_dirty`."""
+    is none. ``touched``: the last entry that changed that record. ``ignored``: how many entries wrote a record that is
+    not the next one; a client has written these. ``link_index``: the last entry of the link; ``number``: how many there
+    were. ``last_step``: its kind. ``needs``: keys that wait for a correction. ``dirty``: keys whose rows changed since
+    :meth:`take_dirty`."""
 
-    def __init__(self, site: str, other: str, kind: KeyKind) -> None:
+    def __init__(self, site: str, other: str, kind: KeyKind, other_cluster: str = "") -> None:
         self.site = site
         self.other = other
         self.kind = kind
+        self.other_cluster = other_cluster
         self.index = 0
         self.hash = b""
         self.clock = 0
         self.cursor = 0
         self.heard = 0
         self.record: bytes | None = None
+        self.touched = 0
+        self.ignored = 0
         self.link_index = 0
         self.number = 0
         self.last_step = ""
@@ -91,15 +103,16 @@ class SiteBook:
     # -- reading the log
 
     def apply(self, entry: SiteEntry) -> None:
-        """Read the next entry. Raises :class:`NeedsState` where its change is not known, and
-        :class:`~txlog.sites.link_record.RecordNotRead`."""
+        """Read the next entry. Raises :class:`NeedsState` where its change is not known, and, where the link is that of
+        another program or cluster, :class:`LaterRecord`, :class:`OtherLink` and :class:`KeysDiffer`. Then the book is
+        as it was."""
         assert entry.at == self.index + 1, (entry.at, self.index)
         if entry.change.graphs:
             raise NeedsState(
                 f"entry {entry.at} of {self.site} changed more quads than change sets keep, so it cannot cross"
             )
-        record = self._record_of(entry)
         changes = self._changes_by_key(entry.change)
+        record = self._read_record(entry, changes)
         self.clock = max(self.clock, entry.stamp)
         if record is None:
             self._apply_local(entry.at, changes)
@@ -109,34 +122,74 @@ class SiteBook:
         if self.needs:
             self._mark_unclean(entry.at)
 
-    def _record_of(self, entry: SiteEntry) -> LinkRecord | None:
-        """The record of an entry of the link. A client that deletes or writes it takes it away: then a link begins
-        it again."""
+    def _read_record(self, entry: SiteEntry, changes: Mapping[bytes, ChangeSet]) -> LinkRecord | None:
+        """The record of an entry of the link; None for one of a client. A client that writes or deletes the record
+        takes it away, whatever it writes: then the link begins its record again."""
         added = find_record(entry.change.adds, self.other)
         deleted = find_record(entry.change.deletes, self.other)
-        if added.name is not None and added.contents is not None:
-            record = decode_contents(added.contents)
-            self._check_record(entry.at, record, deleted.name)
-            self.record = added.name
-            return record
-        if added != (None, None) or deleted != (None, None):
-            self.record = None
-        return None
+        if not any((*added, *deleted)):
+            return None
+        record = self._next_record(entry.at, added, deleted, changes)
+        self.ignored += record is None and added != RecordLines()
+        self.record = None if record is None else added.names[0]
+        self.touched = entry.at
+        return record
 
-    def _check_record(self, index: int, record: LinkRecord, before: bytes | None) -> None:
-        """Raises :class:`RecordNotRead` for a record that is not the next one of this link."""
+    def _next_record(
+        self, index: int, added: RecordLines, deleted: RecordLines, changes: Mapping[bytes, ChangeSet]
+    ) -> LinkRecord | None:
+        """The record that an entry added, where it is the next one of this link. Its cluster and its keys are compared
+        where the link begins: from there on a record with others cannot be of this link."""
+        if len(added.names) != 1 or len(added.contents) != 1 or len(deleted.names) > 1:
+            return None
+        try:
+            record = decode_contents(added.contents[0])
+        except RecordNotRead:
+            return None
+        before = deleted.names[0] if deleted.names else None
+        if not isinstance(record, LinkRecord):
+            if self._is_of_link(record) and self.record == before:
+                raise LaterRecord(
+                    f"entry {index} of {self.site} has a record of version {record.version}, "
+                    f"this program reads {RECORD_VERSION}"
+                )
+            return None
+        if not is_sound(record, added.names[0], self.kind, (self.site, self.other)):
+            return None
+        if not self._is_next(index, record, before, changes):
+            return None
+        if not self._is_of_link(record):
+            if self.link_index == 0 and record.site == self.other:
+                self._refuse_link(index, record)
+            return None
+        return record
+
+    def _is_of_link(self, record: RecordHead) -> bool:
+        return (record.site, record.cluster, record.key) == (self.other, self.other_cluster, self.kind)
+
+    def _refuse_link(self, index: int, record: LinkRecord) -> NoReturn:
+        if record.cluster != self.other_cluster:
+            raise OtherLink(
+                f"entry {index} of {self.site} began the link from the cluster {record.cluster[:64]} of {self.other}, "
+                f"which has the id {self.other_cluster} now"
+            )
+        raise KeysDiffer(
+            f"entry {index} of {self.site} began the link from {self.other} with key {record.key[:64]}, "
+            f"and this link has {self.kind}"
+        )
+
+    def _is_next(
+        self, index: int, record: LinkRecord, before: bytes | None, changes: Mapping[bytes, ChangeSet]
+    ) -> bool:
+        """Whether a record is the next one of this link, as only its entries have it."""
         if record.step is StepKind.BEGIN:
-            is_next = not record.keys  # it carries nothing, so a late one does no harm
-        else:
-            # Where a client took the record away and brought it back, only its number shows that it is the next one.
-            is_next = self.record in (None, before) and record.number == self.number + 1
-            is_next = is_next and self.link_index <= record.decided < index
+            return not record.keys and not changes and self.record == before
+        # Where a client took the record away and brought it back, only its number shows that it is the next one.
+        is_next = before is not None and self.record in (None, before) and record.number == self.number + 1
+        is_next = is_next and self.link_index <= record.decided < index
         if record.step is StepKind.BATCH:
             is_next = is_next and record.begin == self.cursor < record.to and record.seen >= self.heard
-        if not is_next or record.site != self.other:
-            raise RecordNotRead(
-                f"entry {index} of {self.site} has a record of the link from {self.other} that is not the next one"
-            )
+        return is_next and changes.keys() <= {each.key for each in record.keys}
 
     def _changes_by_key(self, change: ChangeSet) -> dict[bytes, ChangeSet]:
         deletes: dict[bytes, list[bytes]] = {}
@@ -154,10 +207,10 @@ class SiteBook:
         for key, change in changes.items():
             self._add_row(key, KeyChange(index, version, True, change))
 
-    def _apply_link(self, index: int, record: LinkRecord, changes: dict[bytes, ChangeSet]) -> None:
+    def _apply_link(self, index: int, record: LinkRecord, changes: Mapping[bytes, ChangeSet]) -> None:
         for item in record.keys:
             last = self.last_change(item.key)
-            change = changes.pop(item.key, _NO_CHANGE)
+            change = changes.get(item.key, _NO_CHANGE)
             self._add_row(item.key, KeyChange(index, item.version, False, change))
             if last is None or last.at <= record.decided:
                 continue
@@ -166,8 +219,6 @@ class SiteBook:
                 self._set_need(item.key, Need(last.version, ValueAt(self.site, index - 1), index))
             else:
                 self._set_need(item.key, Need(item.version, item.value, index))
-        if changes:
-            raise RecordNotRead(f"entry {index} of {self.site} changes keys that the record of its link does not name")
         if record.step is StepKind.BATCH:
             self.cursor, self.heard = record.to, record.seen
             self.cursors.append((index, record.to))

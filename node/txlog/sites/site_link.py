@@ -14,20 +14,34 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from txlog.client.credentials import Credentials
-from txlog.client.site_client import SiteClient
+from txlog.client.site_client import LogPosition, SiteClient
 from txlog.config.process_config import SiteLinkConfig
-from txlog.model.errors import TooLarge, TxLogError, Unavailable
+from txlog.model.errors import (
+    BadInput,
+    Conflict,
+    Forbidden,
+    PeerFault,
+    TooLarge,
+    TxLogError,
+    Unauthorized,
+    Unavailable,
+)
 from txlog.model.stamp import stamp_ms
 from txlog.sites.batches import Batch, cut_batch
-from txlog.sites.decisions import Plan, Value, finish_plan, plan_step
-from txlog.sites.keys import KeyKind
+from txlog.sites.decisions import Value, finish_plan, plan_step
+from txlog.sites.keys import SITES_GRAPH, KeyKind
+from txlog.sites.link_agreement import is_agreed
+from txlog.sites.link_errors import KeysDiffer, NamesDiffer, OtherLink
 from txlog.sites.link_record import RecordNotRead, ValueAt
 from txlog.sites.link_report import LinkReport, LinkState
 from txlog.sites.link_update import build_update
 from txlog.sites.log_reader import SiteLogReader, SiteMasters
-from txlog.sites.site_book import NeedsState, SiteBook
-from txlog.sites.version_table import LinkIdentity, OtherLink, UnknownVersionTable, VersionTable
+from txlog.sites.site_book import NeedsState, SiteBook, SiteEntry
+from txlog.sites.submitted_entry import EntryOutcome, SubmittedEntry, VoidEntries
+from txlog.sites.version_table import LinkIdentity, UnknownVersionTable, VersionTable
 from txlog.telemetry.event_log import EventLog
 
 RETRY_S: Final = 1.0
@@ -38,12 +52,27 @@ REPORT_S: Final = 0.5
 WRITE_WAIT_S: Final = 10.0
 COUNT_WAIT_S: Final = 30.0
 """For an entry of this link to be read back; then it is decided again."""
+VOID_PAUSE_S: Final = 2.0
+"""After an entry without effect."""
 _STATES: Final[dict[type[TxLogError], LinkState]] = {
     NeedsState: LinkState.NEEDS_STATE,
     RecordNotRead: LinkState.REFUSED,
     OtherLink: LinkState.OTHER_CLUSTER,
+    NamesDiffer: LinkState.NAMES_DIFFER,
+    KeysDiffer: LinkState.KEYS_DIFFER,
     UnknownVersionTable: LinkState.REFUSED,
+    PeerFault: LinkState.REFUSED,
+    BadInput: LinkState.REFUSED,
+    Unauthorized: LinkState.REFUSED,
+    Forbidden: LinkState.REFUSED,
+    Conflict: LinkState.REFUSED,
+    TooLarge: LinkState.REFUSED,
 }
+
+
+def state_of(error: TxLogError) -> LinkState:
+    """The state of a link that cannot go on for this reason. What passes by itself is ``Unreachable``."""
+    return next((state for kind, state in _STATES.items() if isinstance(error, kind)), LinkState.UNREACHABLE)
 
 
 class SiteLink:
@@ -70,7 +99,13 @@ class SiteLink:
         self._there = SiteMasters(config.other.name, config.other.masters, self._open_other)
         self._keys_max = config.keys_max
         self._imported_at = self._reported_at = clock() - 1e6
-        self.report = LinkReport(config.site, config.other.name, LinkState.STARTING)
+        self._written: SubmittedEntry | None = None
+        self._voids = VoidEntries()
+        self._pause_until = 0.0
+        self._is_agreed = False
+        self._planned_keys = 0
+        self._identity: LinkIdentity | None = None
+        self.report = LinkReport(config.site, config.other.name, LinkState.STARTING, key=config.key)
 
     @property
     def table_path(self) -> Path:
@@ -90,26 +125,30 @@ class SiteLink:
     def _attempt(self, stop: threading.Event) -> float:
         """Links until something is in the way. Returns the seconds to wait."""
         try:
-            table = VersionTable(self.table_path, self._identity())
+            identity = self._identity = self._read_identity()
+            if self.report.cluster != identity.cluster or self.report.other_cluster != identity.other_cluster:
+                self._tell(LinkState.STARTING)  # the other site compares these
+            self._is_agreed = is_agreed(identity, self._there.ask(SiteClient.site_links))
+            table = VersionTable(self.table_path, identity)
             try:
                 self._link(table, stop)
             finally:
                 table.close()
-        except tuple(_STATES) as stopped:
-            state = next(state for kind, state in _STATES.items() if isinstance(stopped, kind))
-            self._log.warning_rate_limited("LinkStopped", stopped.name, state=state, error=str(stopped))
-            self._tell(state, error=stopped)
-            return STOPPED_RETRY_S
         except (OSError, sqlite3.Error) as broken:
             self._log.warning_rate_limited("LinkFailed", type(broken).__name__, error=str(broken))
             self._tell(LinkState.REFUSED, error=broken)
             return STOPPED_RETRY_S
-        except TxLogError as passing:
-            self._log.warning_rate_limited("LinkWaits", passing.name, error=str(passing))
-            self._tell(LinkState.UNREACHABLE, error=passing)
+        except TxLogError as why:
+            state = state_of(why)
+            if state is LinkState.UNREACHABLE:
+                self._log.warning_rate_limited("LinkWaits", why.name, error=str(why))
+            else:
+                self._log.warning_rate_limited("LinkStopped", why.name, state=state, error=str(why))
+            self._tell(state, error=why)
+            return RETRY_S if state is LinkState.UNREACHABLE else STOPPED_RETRY_S
         return RETRY_S
 
-    def _identity(self) -> LinkIdentity:
+    def _read_identity(self) -> LinkIdentity:
         """Which link this is: the ids of the clusters show whether one was founded again."""
         config = self._config
         here = self._here.ask(SiteClient.status).cluster_id
@@ -125,50 +164,92 @@ class SiteLink:
         own = SiteLogReader(config.site, config.masters, mine.index, mine.hash, SiteClient)
         other = SiteLogReader(config.other.name, config.other.masters, theirs.index, theirs.hash, self._open_other)
         self._log.info("LinkBegins", site=config.other.name, index=theirs.index, cursor=mine.cursor, new=table.is_new)
-        waiting: _Submitted | None = None
         try:
             while not stop.is_set():
                 self._read(table, own, other)
                 self._tell_progress(mine, theirs, own, other)
-                if waiting is not None and waiting.is_open(mine, self._clock()):
-                    continue
-                waiting = self._advance(mine, theirs)
+                if self._may_write(mine):
+                    self._advance(mine, theirs)
         finally:
             own.stop()
             other.stop()
 
     def _read(self, table: VersionTable, own: SiteLogReader, other: SiteLogReader) -> None:
-        """Fold what was read of both logs. Waits a moment where there is nothing."""
+        """Fold what was read of both logs. Waits a moment where there is nothing. Where too many changes of the other
+        site wait, those that were read are imported first."""
         entries = own.take(0.0)
-        others = other.take(0.0 if entries else POLL_S)
+        wait_s = 0.0 if entries else POLL_S
+        if self._is_full(table.theirs) and self._can_cut(table):
+            others: list[SiteEntry] = []
+            time.sleep(wait_s)
+        else:
+            others = other.take(wait_s)
         for book, found in ((table.mine, entries), (table.theirs, others)):
             for entry in found:
                 book.apply(entry)
-            if book.row_count > self._config.rows_max:
-                raise NeedsState(f"more than {self._config.rows_max} changes of {book.site} wait for the other site")
         if entries or others:
             table.save()
+        for book in (table.mine, table.theirs):
+            if self._is_full(book) and not self._can_cut(table):
+                raise NeedsState(f"more than {self._config.rows_max} changes of {book.site} wait for the other site")
 
-    def _advance(self, mine: SiteBook, theirs: SiteBook) -> _Submitted | None:
-        """Write the next entry of the link; None where there is nothing to write yet."""
+    @staticmethod
+    def _can_cut(table: VersionTable) -> bool:
+        return cut_batch(table.theirs, table.mine.cursor, 1) is not None
+
+    def _is_full(self, book: SiteBook) -> bool:
+        return book.row_count > self._config.rows_max
+
+    def _may_write(self, mine: SiteBook) -> bool:
+        """Whether the next entry may be written now: the last one is not open, and the other site lists this one."""
+        now = self._clock()
+        if self._written is not None:
+            outcome = self._written.outcome(mine.record, mine.index, now)
+            if outcome is EntryOutcome.OPEN:
+                return False
+            if outcome is EntryOutcome.VOID:
+                self._pause_until = now + VOID_PAUSE_S * self._voids.add(mine.touched)
+            if outcome is not EntryOutcome.UNSEEN:
+                self._written = None
+        if now < self._pause_until or self._voids.is_blocked(mine.touched):
+            return False
+        if not self._is_agreed and mine.link_index == 0:
+            # Before the first entry both manifests have to agree: what was imported by other names stays.
+            self._pause_until = now + RETRY_S
+            assert self._identity is not None
+            self._is_agreed = is_agreed(self._identity, self._there.ask(SiteClient.site_links))
+        return self._is_agreed or mine.link_index > 0
+
+    def _advance(self, mine: SiteBook, theirs: SiteBook) -> None:
+        """Write the next entry of the link, if there is one. One that was not read back is written once more as it was,
+        under the same key: so a split of this site does not collect many of them."""
+        try:
+            written = self._written or self._compose(mine, theirs)
+            if written is None:
+                return
+            self._written = written
+            written.until = 0.0  # without an answer it is written again at once: the key makes that harmless
+            repository, text, key = self._config.repository, written.text, written.key
+            result = self._here.ask(lambda master: master.write_entry(repository, text, key, WRITE_WAIT_S))
+        except TooLarge:
+            self._written = None
+            self._split(theirs.site)
+            return
+        except (BadInput, Conflict):
+            self._written = None  # it was not taken
+            raise
+        written.index = result.position.index if result.position is not None else None
+        written.until = self._clock() + COUNT_WAIT_S
+
+    def _compose(self, mine: SiteBook, theirs: SiteBook) -> SubmittedEntry | None:
         batch = self._next_batch(mine, theirs)
         plan = plan_step(mine, batch, self._keys_max)
         if plan is None:
             return None
-        entry = finish_plan(plan, mine.site, self._values)
+        self._planned_keys = len(plan.keys)
+        entry = finish_plan(plan, mine.site, lambda at, keys: self._values(mine, theirs, at, keys))
         nonce = secrets.token_hex(8)
-        text = build_update(entry, nonce).encode()
-        try:
-            written = self._here.ask(
-                lambda master: master.write_entry(
-                    self._config.repository, text, f"site-{mine.other}-{nonce}", WRITE_WAIT_S
-                )
-            )
-        except TooLarge:
-            self._split(plan)
-            return None
-        index = written.position.index if written.position is not None else None
-        return _Submitted(plan.expected, index, self._clock() + COUNT_WAIT_S)
+        return SubmittedEntry(build_update(entry, nonce).encode(), f"site-{mine.other}-{nonce}", plan.expected)
 
     def _next_batch(self, mine: SiteBook, theirs: SiteBook) -> Batch | None:
         if (self._clock() - self._imported_at) * 1000 < self._config.lag_ms:
@@ -184,15 +265,20 @@ class SiteLink:
         self._imported_at = self._clock()
         return batch
 
-    def _split(self, plan: Plan) -> None:
-        """The masters refuse an entry of this size: try with fewer keys."""
+    def _split(self, source: str) -> None:
+        """The masters refuse an entry or values of this size: try with fewer keys."""
         if self._keys_max == 1:
-            raise NeedsState(f"one entry of {plan.site} is larger than a transaction may be here")
-        self._keys_max = max(1, min(self._keys_max, len(plan.keys)) // 2)
+            raise NeedsState(f"one entry of {source} is larger than a transaction may be here")
+        self._keys_max = max(1, min(self._keys_max, self._planned_keys) // 2)
 
-    def _values(self, at: ValueAt, keys: Collection[bytes]) -> Mapping[bytes, Value]:
-        masters = self._here if at.site == self._config.site else self._there
-        return masters.values(at.at, self._kind, keys)
+    def _values(self, mine: SiteBook, theirs: SiteBook, at: ValueAt, keys: Collection[bytes]) -> Mapping[bytes, Value]:
+        assert self._identity is not None
+        if at.site == self._config.site:
+            masters, book, cluster = self._here, mine, self._identity.cluster
+        else:
+            masters, book, cluster = self._there, theirs, self._identity.other_cluster
+        value = book.hash.hex() if at.at == book.index else ""
+        return masters.values(LogPosition(cluster, at.at, value), self._kind, keys)
 
     # -- reports
 
@@ -200,11 +286,10 @@ class SiteLink:
         if self._clock() - self._reported_at < REPORT_S:
             return
         self._reported_at = self._clock()
-        error = own.error or other.error
-        state = LinkState.ONLINE if error is None else LinkState.UNREACHABLE
-        if error is None and self.report.state == LinkState.CLOCK_SKEW and self._has_work(mine, theirs):
+        state, error = self._state_now(mine, own.error or other.error)
+        if state is LinkState.ONLINE and self.report.state == LinkState.CLOCK_SKEW and self._has_work(mine, theirs):
             return
-        self.report = LinkReport(
+        report = LinkReport(
             mine.site,
             mine.other,
             state,
@@ -216,7 +301,31 @@ class SiteLink:
             entries=mine.number,
             conflicts=mine.conflicts,
             error="" if error is None else f"{error.name}: {error}"[:500],
+            ignored=mine.ignored,
         )
+        self._send(report)
+
+    def _state_now(self, mine: SiteBook, failed: TxLogError | None) -> tuple[LinkState, TxLogError | None]:
+        if failed is not None:
+            return state_of(failed), failed
+        if self._voids.is_blocked(mine.touched):
+            why = RecordNotRead(
+                f"entries of this link have no effect: the graph {SITES_GRAPH} holds what the link did not write; "
+                f"after DROP GRAPH <{SITES_GRAPH}> the link begins its record again"
+            )
+            return LinkState.REFUSED, why
+        if not self._is_agreed and mine.link_index == 0:
+            return LinkState.STARTING, Unavailable(
+                "NotListed", f"{mine.other} does not report its link from {mine.site} yet"
+            )
+        return LinkState.ONLINE, None
+
+    def _send(self, report: LinkReport) -> None:
+        """Report it, with what the other site compares."""
+        known = self._identity
+        if known is not None:
+            report = msgspec.structs.replace(report, cluster=known.cluster, other_cluster=known.other_cluster)
+        self.report = msgspec.structs.replace(report, key=self._config.key)
         self._publish(self.report)
 
     @staticmethod
@@ -225,19 +334,4 @@ class SiteLink:
 
     def _tell(self, state: LinkState, error: Exception | None = None) -> None:
         text = "" if error is None else f"{type(error).__name__}: {error}"[:500]
-        self.report = LinkReport(self._config.site, self._config.other.name, state, error=text)
-        self._publish(self.report)
-
-
-class _Submitted:
-    """An entry that was written: open until it was read back. ``index``: its place in the log, None: not known."""
-
-    def __init__(self, expected: bytes | None, index: int | None, until: float) -> None:
-        self._expected = expected
-        self._index = index
-        self._until = until
-
-    def is_open(self, mine: SiteBook, now: float) -> bool:
-        """Whether it may still take effect."""
-        is_read = self._index is not None and mine.index >= self._index
-        return mine.record == self._expected and not is_read and now < self._until
+        self._send(LinkReport(self._config.site, self._config.other.name, state, error=text))

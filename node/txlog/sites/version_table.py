@@ -1,7 +1,8 @@
 """The books of a link on disk, in one SQLite file: each step is one transaction, with the position in both logs.
 
 The file is derived. After a loss of power it may be some steps older, and the links read these again. A file that is
-lost or damaged is made again from the change sets of both sites.
+lost or damaged is made again from the change sets of both sites; a damaged one is kept beside it. Any other error of
+the disk leaves the file as it is.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Final
 import msgspec
 
 from txlog.changesets.change_set import ChangeSet, decode_change_set
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import TxLogError
 from txlog.sites.keys import KeyKind
+from txlog.sites.link_errors import OtherLink
 from txlog.sites.link_record import ValueAt, Version
 from txlog.sites.site_book import KeyChange, Need, SiteBook
 
@@ -32,8 +35,8 @@ CREATE TABLE need (site TEXT, key BLOB, stamp INTEGER, origin TEXT, write INTEGE
 """
 
 
-class OtherLink(TxLogError):
-    """The table is of another link, of other clusters or of another kind of keys."""
+class _Damaged(Exception):
+    """The table does not hold what this program has written."""
 
 
 class UnknownVersionTable(TxLogError):
@@ -65,6 +68,8 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     conflicts: int
     unclean: list[tuple[int, int]]
     cursors: list[tuple[int, int]]
+    touched: int = 0
+    ignored: int = 0
 
 
 class VersionTable:
@@ -72,39 +77,63 @@ class VersionTable:
     ``is_new``: there was none, or it was damaged, so both logs are read from their start."""
 
     def __init__(self, path: Path, identity: LinkIdentity, trace: Callable[[str], None] | None = None) -> None:
-        """``trace``: called before each statement. Raises :class:`OtherLink` and :class:`UnknownVersionTable`."""
+        """``trace``: called before each statement. Raises :class:`OtherLink` and :class:`UnknownVersionTable`, and
+        ``sqlite3.Error`` where the file cannot be read or written now."""
         self._path = path
         self._trace = trace
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = KeyKind(identity.key)
-        self.mine = SiteBook(identity.site, identity.other, kind)
-        self.theirs = SiteBook(identity.other, identity.site, kind)
+        self.mine = SiteBook(identity.site, identity.other, kind, identity.other_cluster)
+        self.theirs = SiteBook(identity.other, identity.site, kind, identity.cluster)
         self.is_new = not self._open(identity)
 
     def _open(self, identity: LinkIdentity) -> bool:
         """Whether there is a whole table."""
-        if self._path.exists():
-            try:
-                self._connect()
-                if self._read(identity):
-                    return True
-            except sqlite3.DatabaseError:
-                pass  # damaged: it is derived
-            self._connection.close()
-            self.discard_file(self._path)
-        self._connect()
-        self._create(identity)
+        connection = self._connect()
+        try:
+            self._begin_journal()
+            if self._read(identity):
+                return True
+            self._create(identity)
+        except BaseException as wrong:
+            connection.close()
+            if not is_damage(wrong):
+                raise
+        else:
+            return False
+        self.set_aside(self._path)
+        self._forget_books()
+        connection = self._connect()
+        try:
+            self._begin_journal()
+            self._create(identity)
+        except BaseException:
+            connection.close()
+            raise
         return False
 
-    @staticmethod
-    def discard_file(path: Path) -> None:
-        """Remove a table. The file itself comes last: a journal without it is nothing."""
-        for name in (f"{path.name}-wal", f"{path.name}-shm", path.name):
-            path.with_name(name).unlink(missing_ok=True)
+    def _forget_books(self) -> None:
+        """Part of a damaged table may have been read into the books."""
+        self.mine, self.theirs = (
+            SiteBook(book.site, book.other, book.kind, book.other_cluster) for book in (self.mine, self.theirs)
+        )
 
-    def _connect(self) -> None:
-        self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        self._connection.set_trace_callback(self._trace)
+    @staticmethod
+    def set_aside(path: Path) -> None:
+        """Rename a table to ``….damaged``, in place of an earlier one. The file itself comes last: a journal without
+        it is nothing."""
+        for ending in ("-wal", "-shm", ""):
+            part = path.with_name(f"{path.name}{ending}")
+            if part.exists():
+                part.replace(path.with_name(f"{path.name}.damaged{ending}"))
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._connection = connection
+        connection.set_trace_callback(self._trace)
+        return connection
+
+    def _begin_journal(self) -> None:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -132,8 +161,8 @@ class VersionTable:
                 "made again from the change sets"
             )
         if self._connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError("damaged")
-        found = msgspec.json.decode(self._connection.execute("SELECT identity FROM link").fetchone()[0])
+            raise _Damaged
+        found = msgspec.json.decode(self._one("SELECT identity FROM link"))
         known = msgspec.convert(found, LinkIdentity)
         if known != identity:
             raise OtherLink(
@@ -144,9 +173,15 @@ class VersionTable:
             self._read_book(book)
         return True
 
+    def _one(self, statement: str, *values: str) -> bytes:
+        row = self._connection.execute(statement, values).fetchone()
+        if row is None:
+            raise _Damaged
+        return bytes(row[0])
+
     def _read_book(self, book: SiteBook) -> None:
         run = self._connection.execute
-        packed = run("SELECT head FROM book WHERE site = ?", (book.site,)).fetchone()[0]
+        packed = self._one("SELECT head FROM book WHERE site = ?", book.site)
         head = msgspec.msgpack.decode(packed, type=_Head)
         for name in _Head.__struct_fields__:
             setattr(book, name, getattr(head, name))
@@ -199,6 +234,15 @@ class VersionTable:
 
 
 _PRAGMAS: Final = ("application_id", "user_version")
+_DAMAGE_CODES: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error shows that the file itself is damaged. One that is locked, full, or cannot be read now is
+    not."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE_CODES
+    return isinstance(error, (_Damaged, *DECODE_ERRORS))
 
 
 def _change_rows(book: SiteBook, keys: Iterable[bytes]) -> Iterator[tuple[object, ...]]:

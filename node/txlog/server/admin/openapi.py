@@ -113,7 +113,14 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         "the quads of keys at a final position",
         _ok(object_of(values=array_of(array_of(STRING))), "of each key its quads, as lines of N-Quads")
         | {"410": _response("change sets are no longer kept from there on", schema_ref("Error"))},
-        body=object_of(index=COUNT, kind={"enum": ["property", "subject", "quad"]}, keys=array_of(STRING)),
+        body=object_of(
+            _optional=("hash", "cluster"),
+            index=COUNT,
+            kind={"enum": ["property", "subject", "quad"]},
+            keys=array_of(STRING),
+            hash=STRING,
+            cluster=STRING,
+        ),
     ),
     ("GET", "/txlog/watch"): _operation(
         "the log as a feed; it ends at `until` only",

@@ -30,11 +30,14 @@ class KeyValueHandler:
     async def post(self, request: Request, _: Mapping[str, str]) -> Response:
         """The body: a :class:`~txlog.sites.key_values.ValuesRequest`. Answers ``{"values"}``. Raises
         :class:`NoChangeSets`, :class:`LogAhead` for a position that is not final here, :class:`LogDiverged` for one
-        of another log, and the errors of :meth:`ChangeSetSource.values`."""
+        of another log or cluster, and the errors of :meth:`ChangeSetSource.values`."""
         self._changes.check_enabled()
         body = await read_body(request, REQUEST_BYTES_MAX)
         wanted = decode_values_request(body)
         state = log_state(self._context)
+        cluster = state.view.cluster_id.hex()
+        if wanted.cluster not in ("", cluster):
+            raise LogDiverged(f"this cluster has the id {cluster}, and {wanted.cluster[:64]!r} was asked for")
         if wanted.index > state.final_index:
             raise LogAhead(f"index {wanted.index} is above {state.final_index}, up to which the log is final here")
         log = state.log_index
