@@ -224,7 +224,7 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "passing-error-discards-the-table",
         "A11",
         TABLE,
-        "        return getattr(error, \"sqlite_errorcode\", 0) & 0xFF in _DAMAGE_CODES\n",
+        '        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE_CODES\n',
         "        return True\n",
         f"{TABLE_TEST}test_an_error_that_passes_leaves_the_table_as_it_is",
     ),
