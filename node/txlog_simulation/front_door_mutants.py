@@ -12,6 +12,8 @@ _UNUSUAL = "node/tests/server/test_unusual_requests.py"
 _LONG = "node/tests/server/test_long_requests.py"
 _TWO_LOGS = "node/tests/server/test_two_logs_one_door.py"
 _FAST_READS = "node/tests/server/test_fast_reads.py"
+_STATEMENTS = "node/tests/server/test_fast_statements.py"
+_BACK = "node/tests/server/test_back_from_http.py"
 _HEADS = "node/tests/server/test_head_templates.py"
 _WHO = "node/tests/server/test_who_may_do_what.py"
 _DIRECTORY = "txlog/server/repository_directory.py"
@@ -208,7 +210,7 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "one-log-has-paths-by-name",
         _DIRECTORY,
-        "len(self._logs) > 1 and path",
+        "len(self._logs) + len(self._refused) > 1 and path",
         "path",
         f"{_TWO_LOGS}::test_a_process_with_one_log_has_no_paths_by_name",
     ),
@@ -285,8 +287,8 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "fast-read-shows-inner-names",
         f"{_ROOM}/fast_reads.py",
-        '            if may_change(body) or b"\\r" in body:\n',
-        "            if False:\n",
+        'if self._steps.converts or may_change(body) or b"\\r" in body:',
+        "if self._steps.converts:",
         f"{_FAST_READS}::test_both_paths_give_one_answer",
     ),
     _mutant(
@@ -358,6 +360,48 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "connection.status == 200 or now",
         "connection.status or now",
         f"{_FAST_READS}::test_a_worker_that_stops_in_its_head_or_in_a_refusal_is_given_up",
+    ),
+    _mutant(
+        "fast-statements-are-not-converted",
+        f"{_ROOM}/fast_reads.py",
+        "self._read.build, media)._replace(convert=self._read.convert)",
+        "self._read.build, media)",
+        f"{_STATEMENTS}::test_both_paths_give_one_answer",
+    ),
+    _mutant(
+        "fast-statements-of-one-subject-of-two",
+        f"{_ROOM}/plain_statements.py",
+        "    if len(fields) - (_CONTEXT in fields) + len(contexts) != len(given):\n",
+        "    if False:\n",
+        f"{_STATEMENTS}::test_what_is_not_plain_is_left_to_the_ordinary_path",
+    ),
+    _mutant(
+        "fast-path-takes-half-a-head",
+        f"{_ROOM}/http_connection.py",
+        "            self._missing == 0\n            and transport",
+        "            transport",
+        f"{_BACK}::test_the_rest_of_a_head_is_no_head",
+    ),
+    _mutant(
+        "fast-path-takes-a-connection-of-an-unanswered-request",
+        f"{_ROOM}/http_connection.py",
+        "            and self._server.is_between_requests\n",
+        "",
+        f"{_BACK}::test_a_mixture_in_any_pieces_is_answered_in_order",
+    ),
+    _mutant(
+        "connection-changes-sides-for-each-request",
+        f"{_ROOM}/fast_path.py",
+        "self._switch_to_http(stays=self._was_with_http)",
+        "self._switch_to_http()",
+        f"{_BACK}::test_a_connection_does_not_change_sides_for_each_request",
+    ),
+    _mutant(
+        "aiohttp-closes-what-it-gave-back",
+        "txlog/http/aiohttp_server.py",
+        "        self.transport = None\n        self.connection_lost",
+        "        self.connection_lost",
+        f"{_BACK}::test_a_plain_request_after_any_other_is_answered_on_the_fast_path",
     ),
     _mutant(
         "fast-read-fills-the-memory",

@@ -58,7 +58,7 @@ def content(found: tuple[object, FastPathLog] | None) -> object:
         return None
     read = found[0]
     assert isinstance(read, PlainReadHead)
-    return read.query, read.accept, read.authorization, read.min_position, read.coding, read.content_length
+    return read.read, read.accept, read.authorization, read.min_position, read.coding, read.content_length
 
 
 @given(

@@ -15,7 +15,7 @@ from txlog.http.router import Request, Response, Router, text_response
 from txlog.telemetry.event_log import EventLog
 
 
-class _QuietRequestHandler(RequestHandler):
+class RequestServer(RequestHandler):
     """One connection. ``log``: the event log of the master."""
 
     __slots__ = ("_event_log",)
@@ -23,6 +23,17 @@ class _QuietRequestHandler(RequestHandler):
     def __init__(self, server: HttpServer, log: EventLog, **more: Any) -> None:
         super().__init__(server, **more)
         self._event_log = log
+
+    @property
+    def is_between_requests(self) -> bool:
+        """Whether the last request is over, and the head of the next one has not come, or not all of it."""
+        waiter = self._waiter
+        return waiter is not None and not waiter.done() and not self._force_close and not self._close
+
+    def leave(self) -> None:
+        """Gives up the connection between two requests without closing it."""
+        self.transport = None
+        self.connection_lost(None)
 
     def handle_error(
         self,
@@ -53,5 +64,5 @@ class HttpServer(web.Server):
         super().__init__(door.handle, access_log=None, auto_decompress=False, **more)
         self._event_log = log
 
-    def __call__(self) -> RequestHandler:
-        return _QuietRequestHandler(self, self._event_log, loop=self._loop, **self._kwargs)
+    def __call__(self) -> RequestServer:
+        return RequestServer(self, self._event_log, loop=self._loop, **self._kwargs)

@@ -43,10 +43,14 @@ class AnswerSteps(NamedTuple):
     convert: StreamConverter | None = None
 
     @property
+    def converts(self) -> bool:
+        """Whether every answer is converted, whatever it holds."""
+        return self.prepare is not None or self.keep is not None or self.convert is not None
+
+    @property
     def small_bytes(self) -> int:
         """The size up to which :meth:`apply` may take a whole answer."""
-        changes = self.prepare is not None or self.keep is not None or self.convert is not None
-        return CONVERTED_BYTES_MAX if changes else SMALL_BYTES
+        return CONVERTED_BYTES_MAX if self.converts else SMALL_BYTES
 
     def apply(self, body: bytes) -> bytes:
         """A whole answer. :class:`WorkerFault` for one that cannot be read."""

@@ -1,11 +1,12 @@
-"""The fast path for plain writes and queries: most requests are answered without a task, a stream or a request object.
+"""The fast path for plain writes and reads: most requests are answered without a task, a stream or a request object.
 
 Every connection begins here. The fast path recognises a whole, ordinary ``POST`` to a repository's statements by its
 bytes, prepares it and submits it to the loop of that repository's log. The loop notifies it through the watermark, and
-it answers in the same turn of the loop. It sends a plain query to a worker (:mod:`.fast_reads`). The first request of
-any other kind hands the connection over to aiohttp for good, with every byte received. Such a request has another path,
-a chunked or large body, ``Expect`` or an unusual header. It may also need a refusal before it is accepted. Only aiohttp
-interprets HTTP in general; this module knows two exact forms (:mod:`.plain_heads`).
+it answers in the same turn of the loop. It sends a plain read to a worker (:mod:`.fast_reads`). A request of any other
+kind hands the connection over to aiohttp, with every byte received; a later plain one brings it back
+(:mod:`.http_connection`). Such a request has another path, a chunked or large body, ``Expect`` or an unusual header. It
+may also need a refusal before it is accepted. Only aiohttp interprets HTTP in general; this module knows a few exact
+forms (:mod:`.plain_heads`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from txlog.auth.authenticator import Authenticator
+from txlog.http.aiohttp_server import RequestServer
 from txlog.http.router import encode_response, error_response
 from txlog.http.write_options import WriteOptions
 from txlog.model.durability import Durability
@@ -28,8 +30,10 @@ from txlog.runtime.master_loop import MasterLoop, PendingWrite
 from txlog.runtime.transaction_traces import TransactionTraces, WriteTrace
 from txlog.server.frontdoor.fast_reads import FastRead, FastReads
 from txlog.server.frontdoor.head_templates import HeadKey, split_head
+from txlog.server.frontdoor.http_connection import HttpConnection
 from txlog.server.frontdoor.plain_heads import PlainWriteHead, parse_request_head, recognise_write
 from txlog.server.frontdoor.plain_queries import PlainReadHead, recognise_read
+from txlog.server.frontdoor.plain_statements import recognise_statements
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES
 from txlog.server.frontdoor.synchronous_door import OFF_LOOP_BYTES, is_synchronous, level_of
 from txlog.server.frontdoor.write_handler import WriteHandler
@@ -75,14 +79,14 @@ class FastPathLog:
 class FastPath:
     """All connections that have sent only plain requests so far.
 
-    ``idle_s``: how long a connection may be silent. ``make_http_protocol``: makes aiohttp's protocol. ``guard``: admits
+    ``idle_s``: how long a connection may be silent. ``make_server``: makes aiohttp's side of one. ``guard``: admits
     only clients that it knows; None admits every client.
     """
 
     def __init__(
-        self, idle_s: float, hand_over: Callable[[], asyncio.Protocol], guard: Authenticator | None = None
+        self, idle_s: float, make_server: Callable[[], RequestServer], guard: Authenticator | None = None
     ) -> None:
-        self.make_http_protocol = hand_over
+        self.make_server = make_server
         self.guard = guard
         self.connections: set[FastPathConnection] = set()
         self.closing = False
@@ -114,6 +118,18 @@ class FastPath:
         """The protocol of a new connection."""
         return FastPathConnection(self)
 
+    def take_back(self, transport: asyncio.Transport, data: bytes, leave: Callable[[], None]) -> bool:
+        """Takes a connection back from aiohttp if its next request is plain. ``leave``: ends aiohttp's side."""
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or self.closing or self.parse_head(data[:end]) is None:
+            return False
+        leave()
+        connection = FastPathConnection(self, was_with_http=True)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        connection.data_received(data)
+        return True
+
     def parse_head(self, data: bytes) -> tuple[PlainWriteHead | PlainReadHead, FastPathLog] | None:
         """The parsed head and its log, or None if it has neither of the exact forms."""
         known = self._head_cache.get(data)
@@ -127,11 +143,14 @@ class FastPath:
         if request is None:
             return None
         head: PlainWriteHead | PlainReadHead | None
-        log = self._logs.get(request.target)
-        if log is not None:
+        path = request.target.partition(b"?")[0]
+        log = self._logs.get(path)
+        if log is not None and request.method == b"GET":
+            head = recognise_statements(request)
+        elif log is not None:
             head = recognise_write(request, log.paths, log.level, log.timeout_s, log.bytes_max)
         else:
-            log = self._read_logs.get(request.target.partition(b"?")[0])
+            log = self._read_logs.get(path)
             if log is None:
                 return None
             head = recognise_read(request)
@@ -185,7 +204,7 @@ class FastPath:
 def is_kept(head: PlainWriteHead | PlainReadHead) -> bool:
     """Whether a client may send this head again. The next one has another traceparent, or asks about another IRI."""
     if isinstance(head, PlainReadHead):
-        return head.query is None or not head.query.iris
+        return head.read is None or not head.read.iris
     return not head.options.traceparent
 
 
@@ -215,8 +234,9 @@ class FastPathWaiter:
 class FastPathConnection(asyncio.Protocol):
     """The connection of one client. There is one request at a time, the next ones wait as bytes."""
 
-    def __init__(self, all_: FastPath) -> None:
+    def __init__(self, all_: FastPath, *, was_with_http: bool = False) -> None:
         self._fast_path = all_
+        self._was_with_http = was_with_http
         self._transport: asyncio.Transport | None = None
         self._data = b""
         self._options: WriteOptions | None = None
@@ -284,18 +304,18 @@ class FastPathConnection(asyncio.Protocol):
         guard = self._fast_path.guard
         if isinstance(head, PlainReadHead):
             if guard is not None and not guard.may_read(head.authorization):
-                self._switch_to_http()
+                self._leave_plain_to_http()
                 return
             self._data, self._request = data[end:], data[:end]
             self._start_read(head, log, data[split + 4 : end])
             return
         if guard is not None and not guard.may_write(head.authorization):
-            self._switch_to_http()  # aiohttp's side authenticates, and refuses by name
+            self._leave_plain_to_http()  # aiohttp's side authenticates, and refuses by name
             return
         if self._submit(head, log, data[split + 4 : end]):
             self._data = data[end:]
         else:
-            self._switch_to_http()
+            self._leave_plain_to_http()
 
     def _start_read(self, head: PlainReadHead, log: FastPathLog, body: bytes) -> None:
         read = log.reads.start(head, body, self._address, self)
@@ -341,14 +361,20 @@ class FastPathConnection(asyncio.Protocol):
         self._read = None
         self._data, self._request = self._request + self._data, b""
         if self._transport is not None:
-            self._switch_to_http()
+            self._leave_plain_to_http()
 
-    def _switch_to_http(self) -> None:
+    def _leave_plain_to_http(self) -> None:
+        """Leaves a request to aiohttp that looked plain. The second one of a connection stays there with it, so that
+        a connection does not change sides for each request."""
+        self._switch_to_http(stays=self._was_with_http)
+
+    def _switch_to_http(self, *, stays: bool = False) -> None:
         transport, data = self._transport, self._data
         assert transport is not None
         self._fast_path.connections.discard(self)
         self._transport, self._data = None, b""
-        protocol = self._fast_path.make_http_protocol()
+        server = self._fast_path.make_server()
+        protocol = server if stays else HttpConnection(server, self._fast_path.take_back)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if self._paused:

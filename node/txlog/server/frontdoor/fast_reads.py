@@ -1,4 +1,4 @@
-"""The fast path for plain queries (:mod:`.plain_queries`): they go to a worker without a task.
+"""The fast path for plain reads (:mod:`.plain_queries`, :mod:`.plain_statements`): they go to a worker without a task.
 
 Everything else, and every refusal, is left to :mod:`.read_handler`, as long as nothing of an answer was sent. What an
 answer promises is the same on both ways: positions, monotonic reads, hidden graphs, blank nodes, compression.
@@ -24,10 +24,11 @@ from txlog.http.min_position import parse_min_position
 from txlog.http.router import encode_response, error_response
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
-from txlog.server.frontdoor.answer_steps import SMALL_BYTES, SMALL_S, AnswerSteps
+from txlog.server.frontdoor.answer_steps import SMALL_S, AnswerSteps, steps_for
 from txlog.server.frontdoor.answer_stream import CLIENT_IDLE_S, read_pieces
 from txlog.server.frontdoor.blank_nodes import may_change
-from txlog.server.frontdoor.plain_queries import FilledRequest, PlainQuery, PlainReadHead, parse_body
+from txlog.server.frontdoor.plain_queries import FilledRequest, PlainRead, PlainReadHead, parse_body
+from txlog.server.frontdoor.plain_statements import plain_statements
 from txlog.server.frontdoor.read_router import (
     CONNECT_S,
     CONNECTIONS_MAX,
@@ -37,8 +38,11 @@ from txlog.server.frontdoor.read_router import (
     ReadRouter,
     WorkerQuery,
     query_request,
+    request_of_pattern,
     worker_error,
 )
+from txlog.server.frontdoor.statement_lines import StatementPattern
+from txlog.server.frontdoor.statement_reads import Headers
 from txlog.server.frontdoor.stream_converter import closing_stream
 from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.server.frontdoor.worker_connections import (
@@ -47,6 +51,8 @@ from txlog.server.frontdoor.worker_connections import (
     worker_address,
 )
 from txlog.sparql import uses_graph_clause
+from txlog.sparql.rewrite.query_template import split_template
+from txlog.workers.adapter import WorkerRequest
 from txlog.workers.canonical_literals import literal_form
 
 CACHED_MAX: Final = 512
@@ -78,7 +84,7 @@ class ReadClient(Protocol):
 
 
 class FastReads:
-    """The plain queries to one repository."""
+    """The plain reads of one repository."""
 
     def __init__(self, site: MasterContext, router: ReadRouter) -> None:
         self.connections = WorkerConnections(CONNECTIONS_MAX)
@@ -86,15 +92,16 @@ class FastReads:
         self._durability = site.durability
         self._interactive_load = site.interactive_load
         self._choice = router.choice
+        self._literals = site.literals
         self._requests: dict[tuple[str, WorkerQuery], FilledRequest] = {}
-        self._heads: dict[tuple[str, str, str], bytes] = {}
+        self._heads: dict[tuple[str, str, str, bool, Headers], bytes] = {}
 
     # What is asked
 
     def start(self, head: PlainReadHead, body: bytes, address: str | None, client: ReadClient) -> FastRead | None:
-        """Begins to answer a query; None if :mod:`.read_handler` has to. ``address``: of the client."""
-        query = head.query or parse_body(head, body)
-        if query is None or address is None:
+        """Begins to answer a read; None if :mod:`.read_handler` has to. ``address``: of the client."""
+        read = head.read or self._read_of(head, body)
+        if read is None or address is None:
             return None
         try:
             least = 0 if head.min_position is None else self._reached_index(head.min_position)
@@ -102,22 +109,25 @@ class FastReads:
             return None
         if least is None:
             return None
-        stores = [
-            store for store in self._choice.candidates(least, address) if self._can_answer(store, query.worker_query)
-        ]
+        stores = [store for store in self._choice.candidates(least, address) if self._can_answer(store, read)]
         if not stores or not self.connections.has_room(stores[0].worker.url):
             return None
         self._interactive_load.note_request()
         if stores[0].is_fresh:
-            read = FastRead(self, head, query, client, [store for store in stores if store.is_fresh])
-            read.try_next()
+            started = FastRead(self, head, read, client, [store for store in stores if store.is_fresh])
+            started.try_next()
         else:
-            read = FastRead(self, head, query, client, stores)
-            read.wait_for_fresh(address, least)
-        return read
+            started = FastRead(self, head, read, client, stores)
+            started.wait_for_fresh(address, least)
+        return started
+
+    def _read_of(self, head: PlainReadHead, body: bytes) -> PlainRead | None:
+        if head.statements is None:
+            return parse_body(head, body)
+        return plain_statements(head.statements, as_written=self._literals.keeps)
 
     async def fresh_stores(
-        self, stores: list[WorkerCandidate], query: WorkerQuery, address: str, least: int
+        self, stores: list[WorkerCandidate], read: PlainRead, address: str, least: int
     ) -> list[WorkerCandidate]:
         """Waits until one of these workers shows nothing older than what this client has seen, but no longer than
         :data:`~.read_router.MONOTONIC_WAIT_S`, as :meth:`.ReadRouter.choose` does."""
@@ -125,7 +135,7 @@ class FastReads:
         if not await self.reads.wait_any_at(needed, MONOTONIC_WAIT_S):
             self._choice.monotonic_reads.forget(address)
         found = self._choice.candidates(least, address)
-        return [store for store in found if store.is_fresh and self._can_answer(store, query)]
+        return [store for store in found if store.is_fresh and self._can_answer(store, read)]
 
     def _reached_index(self, text: str) -> int | None:
         """The index that a read must have reached; None where this log has not, or has another hash there."""
@@ -136,38 +146,46 @@ class FastReads:
         return None if digest and durability.position_at(index).hash.hex() != digest else index
 
     @staticmethod
-    def _can_answer(store: WorkerCandidate, query: WorkerQuery) -> bool:
+    def _can_answer(store: WorkerCandidate, read: PlainRead) -> bool:
         """Whether one request of plain HTTP to this worker is enough."""
-        able = store.adapter.capabilities
-        if able.union_of and query.union and not query.default and not query.named and uses_graph_clause(query.text):
-            return False
+        query = read.build
+        if isinstance(query, WorkerQuery) and store.adapter.capabilities.union_of:
+            is_union = query.union and not query.default and not query.named
+            if is_union and uses_graph_clause(query.text):
+                return False
         return worker_address(store.worker.url) is not None
 
     # What is sent
 
-    def encode_request(self, store: WorkerCandidate, query: PlainQuery) -> bytes:
+    def encode_request(self, store: WorkerCandidate, read: PlainRead) -> bytes:
         """The bytes of the request to this worker."""
-        url = store.worker.url
-        key = (url, query.worker_query)
+        url, build, iris = store.worker.url, read.build, read.iris
+        if isinstance(build, StatementPattern):
+            asked = request_of_pattern(store.adapter, build)
+            if isinstance(asked, WorkerRequest):
+                return FilledRequest(url, asked).encode(())
+            template, names = split_template(asked.text)
+            build, iris = asked._replace(text=template), tuple(name.encode() for name in names)
+        key = (url, build)
         known = self._requests.get(key)
         if known is None:
-            known = FilledRequest(url, query_request(store.adapter.engine, query.worker_query))
+            known = FilledRequest(url, query_request(store.adapter.engine, build))
             if len(self._requests) >= CACHED_MAX:
                 self._requests.clear()
             self._requests[key] = known
-        return known.encode(query.iris)
+        return known.encode(iris)
 
-    def answer_head(self, store: WorkerCandidate, media: str) -> bytes:
-        """The head of a complete answer, without its length."""
+    def answer_head(self, store: WorkerCandidate, media: str, headers: Headers, *, cleaned: bool) -> bytes:
+        """The head of a complete answer, without its length. ``media``: of the worker's answer, ``headers``: of this
+        one. ``cleaned``: as in :func:`.literal_form`."""
         adapter, name = store.adapter, store.worker.name
-        key = (name, media, adapter.engine)
+        key = (name, media, adapter.engine, cleaned, headers)
         known = self._heads.get(key)
         if known is None:
-            form = literal_form(adapter.engine, cleaned=False)
-            known = (
-                f"HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nVary: {VARY}\r\nTxLog-Worker: {name}\r\n"
-                f"TxLog-Literals: {form}\r\n"
-            ).encode("latin-1")
+            shown = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": name, **dict(headers)}
+            shown["TxLog-Literals"] = literal_form(adapter.engine, cleaned=cleaned)
+            lines = "".join(f"{title}: {value}\r\n" for title, value in shown.items())
+            known = f"HTTP/1.1 200 OK\r\n{lines}".encode("latin-1")
             if len(self._heads) >= CACHED_MAX:
                 self._heads.clear()
             self._heads[key] = known
@@ -190,7 +208,7 @@ class FastReads:
 
 
 class FastRead:
-    """One query: the workers that may answer it, the one that is asked, and what has come of its answer.
+    """One read: the workers that may answer it, the one that is asked, and what has come of its answer.
 
     ``is_over``: it was answered, its client has gone, or aiohttp's side answers it.
     """
@@ -199,14 +217,14 @@ class FastRead:
         self,
         door: FastReads,
         head: PlainReadHead,
-        query: PlainQuery,
+        read: PlainRead,
         client: ReadClient,
         stores: list[WorkerCandidate],
     ) -> None:
         self.is_over = False
         self._door = door
         self._coding = head.coding
-        self._query = query
+        self._read = read
         self._client = client
         self._stores = stores
         self._store: WorkerCandidate | None = None
@@ -216,11 +234,13 @@ class FastRead:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_streaming = False
+        self._steps = AnswerSteps("")
+        """What the present worker's answer needs, once its head has come."""
 
     # The worker
 
     def try_next(self) -> None:
-        """Sends the query to the next worker. Without one its client gets 503."""
+        """Sends the request to the next worker. Without one its client gets 503."""
         self._leave_worker()
         if not self._stores:
             refused = Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
@@ -237,11 +257,11 @@ class FastRead:
             self._send(connection)
 
     def wait_for_fresh(self, address: str, least: int) -> None:
-        """Sends the query once a worker may answer this client."""
+        """Sends the request once a worker may answer this client."""
         self._task = asyncio.get_running_loop().create_task(self._send_when_fresh(address, least))
 
     async def _send_when_fresh(self, address: str, least: int) -> None:
-        stores = await self._door.fresh_stores(self._stores, self._query.worker_query, address, least)
+        stores = await self._door.fresh_stores(self._stores, self._read, address, least)
         self._task = None
         if self.is_over:
             return
@@ -269,7 +289,7 @@ class FastRead:
     def _send(self, connection: WorkerConnection) -> None:
         assert self._store is not None
         self._connection = connection
-        connection.send(self._door.encode_request(self._store, self._query), self)
+        connection.send(self._door.encode_request(self._store, self._read), self)
 
     def _leave_worker(self) -> None:
         """Nothing more is expected of the present worker."""
@@ -289,7 +309,7 @@ class FastRead:
         if self.is_over or self._is_streaming or connection is None:
             return
         if connection.was_used and not connection.status:
-            # The worker was closing an idle connection: it has not seen the query.
+            # The worker was closing an idle connection: it has not seen the request.
             self._connection = None
             self._connect()
         else:
@@ -307,6 +327,8 @@ class FastRead:
         if status == 200:
             if not self._is_recorded:
                 self._is_recorded = True
+                media = connection.media_type or "application/octet-stream"
+                self._steps = steps_for(store.adapter, self._read.build, media)._replace(convert=self._read.convert)
                 self._door.record_answer(store)
             self._on_good_answer(connection, store)
         elif status in _BROKEN_OFF:
@@ -318,12 +340,13 @@ class FastRead:
             self._refuse(worker_error(status, text))
 
     def _on_good_answer(self, connection: WorkerConnection, store: WorkerCandidate) -> None:
-        if connection.is_complete and connection.size <= SMALL_BYTES:
+        small = self._steps.small_bytes
+        if connection.is_complete and connection.size <= small:
             if not self._coding or connection.size < OFF_LOOP_BYTES:
                 self._answer_whole(connection, store)
             else:
                 self._start_stream()
-        elif connection.is_complete or connection.size > SMALL_BYTES:
+        elif connection.is_complete or connection.size > small:
             self._start_stream()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SMALL_S, self._start_stream)
@@ -331,11 +354,10 @@ class FastRead:
     # The answer
 
     def _answer_whole(self, connection: WorkerConnection, store: WorkerCandidate) -> None:
-        media = connection.media_type or "application/octet-stream"
         try:
             body = connection.take_body()
-            if may_change(body) or b"\r" in body:
-                body = AnswerSteps(media).apply(body)
+            if self._steps.converts or may_change(body) or b"\r" in body:
+                body = self._steps.apply(body)
         except TxLogError as wrong:
             self._refuse(wrong)
             return
@@ -343,11 +365,15 @@ class FastRead:
         if self._coding and len(body) >= COMPRESSED_BYTES_MIN:
             body = compress_whole(body, self._coding)
             coding = b"Content-Encoding: %s\r\n" % self._coding.encode()
-        head = self._door.answer_head(store, media)
+        head = self._head(connection, store)
         self._finish(
             b"%b%bContent-Length: %d\r\nDate: %b\r\n\r\n%b"
             % (head, coding, len(body), rfc822_formatted_time().encode(), body)
         )
+
+    def _head(self, connection: WorkerConnection, store: WorkerCandidate) -> bytes:
+        media = connection.media_type or "application/octet-stream"
+        return self._door.answer_head(store, media, self._read.headers, cleaned=self._steps.prepare is not None)
 
     def _finish(self, data: bytes) -> None:
         self._door.reads.completed_reads.add(1000 * (time.monotonic() - self._began))
@@ -375,9 +401,8 @@ class FastRead:
     async def _stream(self, connection: WorkerConnection, store: WorkerCandidate) -> None:
         """Sends a long or a slow answer in pieces. If the worker breaks off, so does this answer."""
         client = self._client
-        media = connection.media_type or "application/octet-stream"
-        head, coding = self._door.answer_head(store, media), self._coding
-        pieces: AsyncIterator[bytes] = AnswerSteps(media).stream(read_pieces(connection, READ_S))
+        head, coding = self._head(connection, store), self._coding
+        pieces: AsyncIterator[bytes] = self._steps.stream(read_pieces(connection, READ_S))
         try:
             async with closing_stream(pieces):
                 if coding:

@@ -18,7 +18,10 @@ from txlog.server.frontdoor.off_loop import OFF_LOOP_SPARQL
 from txlog.server.frontdoor.plain_heads import RequestHead
 from txlog.server.frontdoor.query_request import ACCEPT_CHARS_MAX, Parameters, parse_query_request
 from txlog.server.frontdoor.read_router import WorkerQuery
-from txlog.server.frontdoor.result_formats import N_TRIPLES
+from txlog.server.frontdoor.result_formats import N_TRIPLES, ResultFormat
+from txlog.server.frontdoor.statement_lines import StatementPattern
+from txlog.server.frontdoor.statement_reads import Headers
+from txlog.server.frontdoor.stream_converter import StreamConverter
 from txlog.server.frontdoor.worker_connections import worker_address, worker_path
 from txlog.sparql.rewrite.query_template import FilledText, split_template
 from txlog.workers.adapter import WorkerRequest
@@ -27,9 +30,19 @@ FORM: Final = "application/x-www-form-urlencoded"
 QUERY_MEDIA_TYPE: Final = "application/sparql-query"
 
 
+class StatementParameters(NamedTuple):
+    """What a read of statements names. ``terms``: subject, predicate and object as sent, "" for any. ``graphs``: as
+    :func:`~.request_parameters.parse_contexts` gives them."""
+
+    terms: tuple[str, str, str]
+    graphs: tuple[str, ...] | None
+    form: ResultFormat
+
+
 class PlainReadHead:
-    """A recognised head of a query. ``query``: what it asks for, None where the body says it. ``parameters``: of the
-    URL. ``min_position``: the header ``TxLog-Min-Position``. ``coding``: in which the client gets a long answer."""
+    """A recognised head of a read. ``read``: what it asks for, None where the body says it or ``statements`` does.
+    ``parameters``: of the URL. ``min_position``: the header ``TxLog-Min-Position``. ``coding``: in which the client
+    gets a long answer."""
 
     __slots__ = (
         "accept",
@@ -39,7 +52,8 @@ class PlainReadHead:
         "is_form",
         "min_position",
         "parameters",
-        "query",
+        "read",
+        "statements",
     )
 
     def __init__(
@@ -47,35 +61,37 @@ class PlainReadHead:
         length: int,
         parameters: Parameters,
         accept: str,
-        query: PlainQuery | None,
+        read: PlainRead | None,
         is_form: bool,
         authorization: str | None,
         min_position: str | None,
         coding: str,
+        statements: StatementParameters | None = None,
     ) -> None:
         self.content_length = length
         self.parameters = parameters
         self.accept = accept
-        self.query = query
+        self.read = read
         self.is_form = is_form
         self.authorization = authorization
         self.min_position = min_position
         self.coding = coding
+        self.statements = statements
 
     def is_template_of(self, target: bytes, iris: tuple[bytes, ...]) -> bool:
         """Whether heads that differ in these IRIs only differ in the IRIs of their query only. ``target``: of this
         head."""
-        return self.query is not None and self.query.iris == iris and has_one_parameter(target)
+        return self.read is not None and self.read.iris == iris and has_one_parameter(target)
 
     def with_iris(self, iris: tuple[bytes, ...]) -> PlainReadHead:
         """The same head about other IRIs."""
-        query = self.query
-        assert query is not None
+        read = self.read
+        assert read is not None
         return PlainReadHead(
             self.content_length,
             (),
             self.accept,
-            PlainQuery(query.worker_query, iris),
+            read._replace(iris=iris),
             self.is_form,
             self.authorization,
             self.min_position,
@@ -88,7 +104,7 @@ def recognise_read(head: RequestHead) -> PlainReadHead | None:
     given = head.target.partition(b"?")[2]
     if b"prefer" in head.headers:
         return None
-    parameters = _parse_parameters(given)
+    parameters = parse_parameters(given)
     accept = dict(parameters).get("Accept") or head.headers.get(b"accept") or "*/*"
     if len(accept) > ACCEPT_CHARS_MAX:
         return None
@@ -96,17 +112,24 @@ def recognise_read(head: RequestHead) -> PlainReadHead | None:
         if head.content_length:
             return None
         text = dict(parameters).get("query")
-        query = None if text is None else plain_query(parameters, text, accept)
-        return None if query is None else _read_head(head, parameters, accept, query, False)
+        read = None if text is None else plain_query(parameters, text, accept)
+        return None if read is None else read_head(head, parameters, accept, read)
     media = head.headers.get(b"content-type", "").partition(";")[0].strip().lower()
     if media not in (FORM, QUERY_MEDIA_TYPE) or not 0 < head.content_length < OFF_LOOP_SPARQL:
         return None
-    return _read_head(head, parameters, accept, None, media == FORM)
+    return read_head(head, parameters, accept, is_form=media == FORM)
 
 
-def _read_head(
-    head: RequestHead, parameters: Parameters, accept: str, query: PlainQuery | None, is_form: bool
+def read_head(
+    head: RequestHead,
+    parameters: Parameters,
+    accept: str,
+    read: PlainRead | None = None,
+    *,
+    is_form: bool = False,
+    statements: StatementParameters | None = None,
 ) -> PlainReadHead:
+    """The parsed head, with what every read takes from its headers."""
     headers = head.headers
     accepted = headers.get(b"accept-encoding", "")
     # A browser that does not say for which page it asks gets its answer uncompressed.
@@ -115,15 +138,16 @@ def _read_head(
         head.content_length,
         parameters,
         accept,
-        query,
+        read,
         is_form,
         headers.get(b"authorization"),
         headers.get(b"txlog-min-position"),
         best_coding(accepted) if accepted and is_program else "",
+        statements,
     )
 
 
-def parse_body(head: PlainReadHead, body: bytes) -> PlainQuery | None:
+def parse_body(head: PlainReadHead, body: bytes) -> PlainRead | None:
     """The query that a body says; None if it is not plain, or wrong."""
     try:
         text = body.decode("utf-8-sig")
@@ -140,7 +164,7 @@ def parse_body(head: PlainReadHead, body: bytes) -> PlainQuery | None:
     return plain_query(given, asked, fields.get("Accept") or head.accept)
 
 
-def _parse_parameters(given: bytes) -> Parameters:
+def parse_parameters(given: bytes) -> Parameters:
     """The parameters of a URL, as aiohttp's side reads them."""
     if given.startswith(b"query=") and b"&" not in given and b";" not in given:
         try:
@@ -150,14 +174,17 @@ def _parse_parameters(given: bytes) -> Parameters:
     return tuple(URL(f"/?{given.decode()}", encoded=True).query.items()) if given else ()
 
 
-class PlainQuery(NamedTuple):
-    """A query for a worker. ``iris``: those that take the place of its placeholders, with their brackets."""
+class PlainRead(NamedTuple):
+    """What a worker is asked for. ``iris``: those that take the place of the placeholders of a query, with their
+    brackets. ``headers``, ``convert``: as in :class:`~.statement_reads.StatementRead`."""
 
-    worker_query: WorkerQuery
+    build: WorkerQuery | StatementPattern
     iris: tuple[bytes, ...]
+    headers: Headers = ()
+    convert: StreamConverter | None = None
 
 
-def plain_query(parameters: Parameters, text: str, accept: str) -> PlainQuery | None:
+def plain_query(parameters: Parameters, text: str, accept: str) -> PlainRead | None:
     """The query for a worker; None if it is not plain, or wrong. ``parameters`` hold ``text``, too, where it is one of
     them."""
     if "<<" in text or sum(len(name) + len(value) for name, value in parameters) + len(text) >= OFF_LOOP_SPARQL:
@@ -172,7 +199,7 @@ def plain_query(parameters: Parameters, text: str, accept: str) -> PlainQuery | 
     made = asked.converted_format
     if asked.level or asked.seconds is not None or (made and (made != N_TRIPLES or asked.form == "DESCRIBE")):
         return None
-    return PlainQuery(WorkerQuery(asked.text, made or asked.accept, asked.union, asked.default, asked.named), encoded)
+    return PlainRead(WorkerQuery(asked.text, made or asked.accept, asked.union, asked.default, asked.named), encoded)
 
 
 class FilledRequest:

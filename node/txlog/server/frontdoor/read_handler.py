@@ -47,7 +47,6 @@ from txlog.server.frontdoor.result_formats import (
     PREFERRED_FORMATS,
     RDF_FORMATS,
     RESULTS_JSON,
-    ResultFormat,
     convert_to_binary_table,
     converter,
     negotiate_format,
@@ -56,10 +55,10 @@ from txlog.server.frontdoor.statement_lines import (
     LineChanges,
     StatementPattern,
     added_lines,
-    construct_query,
     filter_lines,
     unchanged_line_filter,
 )
+from txlog.server.frontdoor.statement_reads import StatementRead, read_of_graph, read_of_pattern
 from txlog.server.frontdoor.stream_converter import Stage, StreamConverter, convert_stream
 from txlog.server.frontdoor.tabular_results import accept_header, table_response
 from txlog.server.frontdoor.worker_choice import WorkerCandidate
@@ -310,37 +309,17 @@ class ReadHandler:
         form = negotiate_format(request, tuple(RDF_FORMATS))
         subject, predicate, value = pattern_terms(request, as_written=self._literals.keeps)
         graphs = context_parameters(request)
-        headers = {"Content-Disposition": f"attachment; filename=statements.{form.extension}"}
-        if not form.has_graphs or (graphs is not None and len(graphs) == 1):
-            graph = graphs[0] if graphs is not None and form.has_graphs else ""
-            return await self._stream_construct(
-                request, construct_query(subject, predicate, value, graphs), form, graph, headers
-            )
         pattern = StatementPattern(subject, predicate, value, None if graphs is None else tuple(graphs))
-        convert = None if form.media_type == N_QUADS else converter(form)
-        headers["Content-Type"] = form.media_type
-        return await self._stream_response(request, pattern, headers=headers, convert=convert)
+        return await self._stream_statements(request, read_of_pattern(pattern, form))
 
     async def single_graph(self, request: Request, graph: str) -> Response:
         """One graph (``<iri>``, "" for the default graph); empty if there is no graph of that name, as in RDF4J."""
-        form = negotiate_format(request, PREFERRED_FORMATS)
-        headers = {"Content-Disposition": f"attachment; filename=graph.{form.extension}"}
-        return await self._stream_construct(request, construct_query(None, None, None, [graph]), form, graph, headers)
-
-    async def _stream_construct(
-        self, request: Request, text: str, form: ResultFormat, graph: str, headers: Mapping[str, str]
-    ) -> Response:
-        """The result of a CONSTRUCT, as statements of one graph."""
-        if form.media_type == N_TRIPLES:
-            return await self._stream_response(
-                request, WorkerQuery(text, form.media_type, union=False), headers=headers
-            )
-        return await self._stream_response(
-            request,
-            WorkerQuery(text, N_TRIPLES, union=False),
-            headers={**headers, "Content-Type": form.media_type},
-            convert=converter(form, graph),
+        return await self._stream_statements(
+            request, read_of_graph(graph, negotiate_format(request, PREFERRED_FORMATS))
         )
+
+    async def _stream_statements(self, request: Request, read: StatementRead) -> Response:
+        return await self._stream_response(request, read.build, headers=dict(read.headers), convert=read.convert)
 
 
 async def _read_beginning(store: WorkerCandidate, answer: ClientResponse, bytes_max: int) -> tuple[list[bytes], bool]:

@@ -148,11 +148,11 @@ class ReadRouter:
         it."""
         adapter = store.adapter
         able = adapter.capabilities
-        if isinstance(build, StatementPattern) and build.is_match_for(able):
-            return adapter.match(build[:3], build.graphs)
         if isinstance(build, StatementPattern):
-            by_query = build.is_query_for(able)
-            build = WorkerQuery(build.query(), RESULTS_JSON, union=False) if by_query else ALL_STATEMENTS
+            pattern_request = request_of_pattern(adapter, build)
+            if isinstance(pattern_request, WorkerRequest):
+                return pattern_request
+            build = pattern_request
         if isinstance(build, str):
             return adapter.snapshot(N_QUADS)
         if not isinstance(build, WorkerQuery):
@@ -239,6 +239,17 @@ _query_request_cached = lru_cache(CACHED_QUERIES_MAX)(_query_request)
 def query_request(engine: str, build: WorkerQuery) -> WorkerRequest:
     """The request for a query of at most :data:`CACHED_CHARS_MAX` characters to a worker of this engine."""
     return _query_request_cached(engine, build)
+
+
+def request_of_pattern(adapter: Adapter, pattern: StatementPattern) -> WorkerRequest | WorkerQuery:
+    """What a worker is asked for a pattern: its own search, or a query. A worker without either gives all statements,
+    and the master selects."""
+    able = adapter.capabilities
+    if pattern.is_match_for(able):
+        return adapter.match(pattern[:3], pattern.graphs)
+    if pattern.is_query_for(able):
+        return WorkerQuery(pattern.query(), RESULTS_JSON, union=False)
+    return adapter.snapshot(N_QUADS)
 
 
 async def await_stable(site: MasterContext, request: Request) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -25,6 +26,7 @@ CACHED_TERM_CHARS: Final = 512
 PATH_PREFIXES: Final = ("", "/rdf4j-server")
 """Both paths where an RDF4J server may be."""
 REPOSITORY_PATH: Final = "/repositories/{id}"
+TERM_NAMES: Final = ("subj", "pred", "obj")
 _TERM_TEMPLATES = {"subj": "{} <x:p> <x:o> .", "pred": "<x:s> {} <x:o> .", "obj": "<x:s> <x:p> {} ."}
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
@@ -48,13 +50,10 @@ def read_write_options(site: MasterContext, request: Request) -> WriteOptions:
     return asked
 
 
-def term_parameter(request: Request, name: str, *, as_written: bool) -> str | None:
-    """A term in N-Triples (``subj``, ``pred``, ``obj``) as canonical text, None without the parameter. A literal is in
-    the form in which stores hold it, so that a client finds it by the form that it wrote. ``as_written``: that is the
-    form which it has (:attr:`~txlog.runtime.literal_form.LiteralForm.keeps`)."""
-    text = request.query.get(name)
-    if not text:
-        return None
+def parse_term(text: str, name: str, *, as_written: bool) -> str:
+    """A term in N-Triples (``name``: ``subj``, ``pred`` or ``obj``) as canonical text; :class:`BadInput` for any other.
+    A literal is in the form in which stores hold it, so that a client finds it by the form that it wrote.
+    ``as_written``: that is the form which it has (:attr:`~txlog.runtime.literal_form.LiteralForm.keeps`)."""
     parse = _parse_term_cached if len(text) <= CACHED_TERM_CHARS else _parse_term
     return parse(text, name, as_written)
 
@@ -78,8 +77,11 @@ _parse_term_cached = lru_cache(CACHED_TERMS_MAX)(_parse_term)
 
 
 def pattern_terms(request: Request, *, as_written: bool) -> tuple[str | None, str | None, str | None]:
-    """The terms ``subj``, ``pred`` and ``obj``, each as :func:`term_parameter` gives it."""
-    subject, predicate, value = (term_parameter(request, name, as_written=as_written) for name in _TERM_TEMPLATES)
+    """The terms ``subj``, ``pred`` and ``obj``, each as :func:`parse_term` gives it; None where it is not given."""
+    subject, predicate, value = (
+        parse_term(text, name, as_written=as_written) if (text := request.query.get(name)) else None
+        for name in TERM_NAMES
+    )
     return subject, predicate, value
 
 
@@ -111,8 +113,11 @@ def parse_graph_iri(text: str, name: str) -> str:
 def context_parameters(request: Request) -> list[str] | None:
     """Graphs as ``<iri>``, "" for the default graph (``null``); None if the request names none."""
     given = request.query.getall("context", None)
-    if given is None:
-        return None
+    return None if given is None else parse_contexts(given)
+
+
+def parse_contexts(given: Sequence[str]) -> list[str]:
+    """The graphs that the values of ``context`` name together; :class:`BadInput` if one names none."""
     graphs: list[str] = []
     for text in (part for one in given for part in _split_contexts(one)):
         if text == "null":

@@ -141,7 +141,11 @@ def convert_to_binary_table(source: IO[bytes], sink: IO[bytes]) -> None:
 
 def negotiate_format(request: Request, offered: Sequence[str]) -> ResultFormat:
     """The format that the client prefers; :class:`NotAcceptable` lists the available ones."""
-    accept = accept_header(request)
+    return find_format(accept_header(request), offered)
+
+
+def find_format(accept: str, offered: Sequence[str]) -> ResultFormat:
+    """The same for what a client accepts."""
     media = negotiate_media_type(accept, offered, RDF_ALIASES)
     if media is None:
         raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join(RDF_FORMATS)}")

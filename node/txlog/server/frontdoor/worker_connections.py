@@ -1,4 +1,4 @@
-"""Plain HTTP/1.1 connections to workers, kept open, for queries of the fast path. ``httptools`` parses the answers."""
+"""Plain HTTP/1.1 connections to workers, kept open, for reads of the fast path. ``httptools`` parses the answers."""
 
 from __future__ import annotations
 
