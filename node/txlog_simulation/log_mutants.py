@@ -18,6 +18,7 @@ _SEVERAL = "node/tests/server/test_several_repositories.py"
 _ENTRIES = "node/tests/system/test_system_entries.py"
 _FAULTS = "node/tests/server/test_further_log_faults.py"
 _OPENER_TEST = "node/tests/server/test_log_opener.py"
+_WANTED_TEST = "node/tests/server/test_wanted_repositories.py"
 
 
 def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str) -> Mutant:
@@ -312,5 +313,21 @@ LOG_MUTANTS: tuple[Mutant, ...] = (
         "if prefix not in _PREFIXES or local not in known:",
         "if prefix not in _PREFIXES:",
         "node/tests/server/test_repository_config.py",
+    ),
+    _mutant(
+        "manifest-wants-as-a-request",
+        "R7",
+        f"{_SERVER}/repository_requests.py",
+        'await self._create(names["name"], settings, deadline, by)',
+        'await self._create(names["name"], settings, deadline, BY_REQUEST)',
+        f"{_WANTED_TEST}::test_a_manifest_creates_a_repository_and_keeps_it",
+    ),
+    _mutant(
+        "manifest-of-no-data-centre",
+        "R7",
+        f"{_SERVER}/repository_requests.py",
+        "        if by not in known:\n",
+        "        if False:\n",
+        f"{_WANTED_TEST}::test_a_want_that_means_nothing_is_refused",
     ),
 )

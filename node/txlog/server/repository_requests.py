@@ -54,11 +54,14 @@ _MESSAGES: Final = {
 
 
 class RepositorySettingsRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """The settings of a new log; None: those of the first one."""
+    """The settings of a new log; None: those of the first one. ``wanted_by``, ``unwanted_by``: the data centre whose
+    manifest lists the repository, or lists it no more."""
 
     split_recovery: str | None = None
     split_mode: str | None = None
     key_retention: str | None = None
+    wanted_by: str | None = None
+    unwanted_by: str | None = None
 
 
 class RepositoryHost(Protocol):
@@ -162,10 +165,14 @@ class RepositoryRequests:
     # Creation
 
     async def create(self, request: Request, names: Mapping[str, str]) -> Response:
-        """Creates a repository: 201, 202 when it is not open here in time, or its request is not in the log yet."""
-        settings = self._parse_settings(await read_body(request, BODY_BYTES_MAX))
+        """Creates a repository: 201, 202 when it is not open here in time, or its request is not in the log yet. 200
+        where it exists, and the request is about the manifest of a data centre."""
+        asked = _parse_request(await read_body(request, BODY_BYTES_MAX))
+        settings, by = self._parse_settings(asked), self._parse_manifest(asked)
         deadline = self._deadline(request)
-        record = await self._create(names["name"], settings, deadline)
+        if by != BY_REQUEST and (known := await self._change_want(names["name"], asked, deadline)) is not None:
+            return json_response(self._describe_now(known), 200)
+        record = await self._create(names["name"], settings, deadline, by)
         is_open = await self._wait_until_open(record, deadline)
         location = {"Location": f"{LIST_PATH}/{record.name}"}
         return json_response(self._describe_now(record), 201 if is_open else 202, location)
@@ -181,12 +188,13 @@ class RepositoryRequests:
             raise OneRepository(f"{known}; {names['id'][:80]} cannot be made here", "", "RepositoriesByManifest")
         parse_repository_config(body, request.headers.get("Content-Type", ""), names["id"])
         deadline = self._deadline(request)
-        record = await self._create(names["id"], self._parse_settings(b""), deadline)
+        settings = self._parse_settings(RepositorySettingsRequest())
+        record = await self._create(names["id"], settings, deadline, BY_REQUEST)
         if await self._wait_until_open(record, deadline):
             return json_response(None, 204)
         return json_response(self._describe_now(record), 202, {"Location": f"{LIST_PATH}/{record.name}"})
 
-    async def _create(self, name: str, settings: RepositorySettings, deadline: float) -> RepositoryRecord:
+    async def _create(self, name: str, settings: RepositorySettings, deadline: float, by: str) -> RepositoryRecord:
         """Writes ``create`` with the next number until one counts or another reason is given, then ``want``."""
         if name.lower() == self._host.first.repository.lower():
             raise _refusal(CatalogueRefusal.NAME_TAKEN, name)
@@ -201,8 +209,26 @@ class RepositoryRequests:
             if refusal != CatalogueRefusal.NUMBER_TAKEN:
                 raise _refusal(refusal, name)
         with contextlib.suppress(Unavailable):  # the repository exists: its client is not asked to create it again
-            await system.submit(WantRepository(name, BY_REQUEST, True), deadline)
+            await system.submit(WantRepository(name, by, True), deadline)
         return _record(system, entry.number)
+
+    async def _change_want(
+        self, name: str, asked: RepositorySettingsRequest, deadline: float
+    ) -> RepositoryRecord | None:
+        """Writes that a manifest lists the repository, or lists it no more. None where it is to be created first."""
+        known = self._further.system
+        record = known.catalogue.find(name) if known is not None and known.catalogue is not None else None
+        if record is None:
+            if asked.unwanted_by is not None:
+                raise _unknown(name)
+            return None
+        by, is_wanted = asked.wanted_by or asked.unwanted_by or "", asked.wanted_by is not None
+        system = await self._further.found_system(deadline)
+        if (by in record.wanted_by) is not is_wanted:
+            refusal = await system.submit(WantRepository(name, by, is_wanted), deadline)
+            if refusal:
+                raise _refusal(refusal, name)
+        return _record(system, record.number)
 
     async def _wait_until_open(self, record: RepositoryRecord, deadline: float) -> bool:
         """Whether this master serves the log in time, and a worker here is at work, if this data centre has some."""
@@ -223,11 +249,19 @@ class RepositoryRequests:
             await system.wait_until(is_open, min(deadline, time.monotonic() + 0.05))
         return True
 
-    def _parse_settings(self, body: bytes) -> RepositorySettings:
-        try:
-            asked = msgspec.json.decode(body or b"{}", type=RepositorySettingsRequest)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"expected {_EXPECTED}: {wrong}") from None
+    def _parse_manifest(self, asked: RepositorySettingsRequest) -> str:
+        """The data centre whose manifest the request is about; :data:`BY_REQUEST` for one of a client."""
+        if asked.wanted_by is not None and asked.unwanted_by is not None:
+            raise BadInput("wantedBy and unwantedBy: one of both")
+        by = asked.wanted_by if asked.wanted_by is not None else asked.unwanted_by
+        if by is None:
+            return BY_REQUEST
+        known = dict.fromkeys(one.data_center for one in self._host.first.loop.status.configured_members)
+        if by not in known:
+            raise BadInput(f"data centre {by[:80]!r}: one of {', '.join(known)}")
+        return by
+
+    def _parse_settings(self, asked: RepositorySettingsRequest) -> RepositorySettings:
         config, status = self._host.config, self._host.first.loop.status
         recovery = asked.split_recovery or config.split_recovery
         mode = asked.split_mode or status.split_mode
@@ -282,6 +316,13 @@ class RepositoryRequests:
     def _deadline(self, request: Request) -> float:
         default = min(self._host.config.write_timeout_s, WAIT_S_MAX)
         return time.monotonic() + seconds_parameter(request.query.get("wait"), "wait", default, WAIT_S_MAX)
+
+
+def _parse_request(body: bytes) -> RepositorySettingsRequest:
+    try:
+        return msgspec.json.decode(body or b"{}", type=RepositorySettingsRequest)
+    except DECODE_ERRORS as wrong:
+        raise BadInput(f"expected {_EXPECTED}: {wrong}") from None
 
 
 def _record(system: SystemLog, number: int) -> RepositoryRecord:

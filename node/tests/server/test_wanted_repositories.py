@@ -1,0 +1,72 @@
+"""What manifests want: a data centre's list creates a repository, and keeps it from its removal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from master_cluster import Cluster
+from test_log_links import FURTHER
+from test_several_repositories import LIST, all_open, delete, put, start_all
+
+
+@pytest.fixture
+async def pair(clusters: Callable[..., Cluster]) -> AsyncIterator[Cluster]:
+    cluster = clusters(2, **FURTHER)
+    await start_all(cluster)
+    yield cluster
+    assert cluster.ended == []
+
+
+async def wanted_by(cluster: Cluster, at: int, name: str) -> list[str]:
+    found: list[str] = (await cluster.get(at, f"{LIST}/{name}"))["wantedBy"]
+    return found
+
+
+async def test_a_manifest_creates_a_repository_and_keeps_it(pair: Cluster) -> None:
+    told = await put(pair, 0, "stock", {"wantedBy": "uk"})
+    assert (told["name"], told["wantedBy"]) == ("stock", ["uk"])
+    await all_open(pair)
+    assert (await put(pair, 1, "stock", {"wantedBy": "uk"}, 200))["wantedBy"] == ["uk"], "once more changes nothing"
+    assert "NamedByManifest" in await delete(pair, 1, f"{LIST}/stock", 409)
+    assert await wanted_by(pair, 1, "stock") == ["uk"]
+    assert (await put(pair, 1, "stock", {"unwantedBy": "uk"}, 200))["wantedBy"] == []
+    assert await wanted_by(pair, 1, "stock") == [], "it stays until it is removed by name"
+    await delete(pair, 0, f"{LIST}/stock")
+
+
+async def test_a_repository_of_a_request_is_wanted_by_a_manifest_later(pair: Cluster) -> None:
+    assert (await put(pair, 0, "stock"))["wantedBy"] == ["request"]
+    assert (await put(pair, 0, "stock", {"wantedBy": "uk"}, 200))["wantedBy"] == ["request", "uk"]
+    assert (await put(pair, 0, "stock", None, 409))["reason"] == "RepositoryExists"
+
+
+async def test_two_supervisors_that_ask_at_once_get_one_repository(pair: Cluster) -> None:
+    async def ask(at: int) -> int:
+        body = '{"wantedBy": "uk"}'
+        async with pair.session.put(pair.url(at, f"{LIST}/stock"), data=body) as answer:
+            await answer.read()
+            return answer.status
+
+    statuses = sorted(await asyncio.gather(ask(0), ask(1)))
+    assert statuses in ([200, 201], [201, 409])
+    assert [one["name"] for one in (await pair.get(0, LIST))["repositories"]] == ["demo", "stock"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"wantedBy": "fr"}, 400, "one of uk"),
+        ({"wantedBy": ""}, 400, "one of uk"),
+        ({"unwantedBy": "fr"}, 400, "one of uk"),
+        ({"wantedBy": "uk", "unwantedBy": "uk"}, 400, "one of both"),
+        ({"wantedBy": 7}, 400, "wantedBy"),
+        ({"unwantedBy": "uk"}, 404, "stock"),
+    ],
+)
+async def test_a_want_that_means_nothing_is_refused(
+    pair: Cluster, body: dict[str, object], status: int, said: str
+) -> None:
+    assert said in (await put(pair, 0, "stock", body, status))["message"]
+    assert [one["name"] for one in (await pair.get(0, LIST))["repositories"]] == ["demo"]
