@@ -124,9 +124,9 @@ async def reported(site: Site, state: str, error: str = "") -> bool:
     return any(each["state"] == state and error in each["error"] for each in links)
 
 
-async def report_link(site: Site, other: Site, **changes: Any) -> None:
+async def report_link(site: Site, peer: Site, **changes: Any) -> None:
     """What a link process of ``site`` reports when it begins."""
-    here, there = [(await each.cluster.get(0, "/txlog/status"))["clusterId"] for each in (site, other)]
-    report = {"site": site.name, "other": other.name, "state": "Starting", "key": "property"}
+    here, there = [(await each.cluster.get(0, "/txlog/status"))["clusterId"] for each in (site, peer)]
+    report = {"site": site.name, "other": peer.name, "state": "Starting", "key": "property"}
     report |= {"cluster": here, "otherCluster": there, **changes}
     await site.cluster.post(0, "/txlog/sites", json.dumps(report), 200)

@@ -136,15 +136,15 @@ async def test_what_a_link_cannot_go_on_with_is_named(pair: tuple[Site, Site]) -
     assert await nyc.end_link(signal.SIGTERM) == 0
     nyc.start_link(lon)
     await until(lambda: reported(nyc, "Starting", "does not report its link"))
-    for changes, state in (
-        ({"other": "new-york"}, "NamesDiffer"),
-        ({"key": "quad"}, "KeysDiffer"),
-        ({"otherCluster": "00" * 16}, "OtherCluster"),
+    for changes, state, error in (
+        ({"other": "new-york"}, "NamesDiffer", "nyc lists lon"),
+        ({"key": "quad"}, "KeysDiffer", "key is property at nyc"),
+        ({"otherCluster": "00" * 16}, "OtherCluster", "lon reports a link between the clusters"),
     ):
         assert await nyc.end_link(signal.SIGTERM) == 0
         await report_link(lon, nyc, **changes)
         nyc.start_link(lon)
-        await until(partial(reported, nyc, state))
+        await until(partial(reported, nyc, state, error))
     assert not await nyc.quads()
 
 
