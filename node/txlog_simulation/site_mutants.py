@@ -11,11 +11,17 @@ DECISIONS = "txlog/sites/decisions.py"
 UPDATE = "txlog/sites/link_update.py"
 TABLE = "txlog/sites/version_table.py"
 LINK = "txlog/sites/site_link.py"
+SEAL = "txlog/sites/link_seal.py"
+SWITCHES = "txlog/sites/link_switches.py"
+LAG = "txlog/sites/link_lag.py"
 WORLD = "node/tests/sites/test_link_simulation.py::test_two_sites_end_equal_with_the_last_write_of_each_key"
 BATCH_TEST = "node/tests/sites/test_batches.py::"
 UPDATE_TEST = "node/tests/sites/test_link_update.py::"
 LINK_TEST = "node/tests/server/test_site_links.py::"
 TABLE_TEST = "node/tests/sites/test_version_table.py::"
+SEAL_TEST = "node/tests/sites/test_link_seal.py::"
+LAG_TEST = "node/tests/sites/test_link_lag.py::"
+SWITCH_TEST = "node/tests/server/test_site_switches.py::"
 
 
 def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str = WORLD) -> Mutant:
@@ -38,7 +44,7 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "batch-from-forgotten-changes",
         "A8",
         BATCHES,
-        "    if begin < book.heard:\n",
+        "    if begin < book.acknowledged:\n",
         "    if begin < 0:\n",
         f"{BATCH_TEST}test_no_batch_begins_where_changes_are_forgotten",
     ),
@@ -54,8 +60,8 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "net-change-on-another-value",
         "A13",
         DECISIONS,
-        "        change = offer.change if present == NO_VERSION else None\n",
-        "        change = offer.change\n",
+        "        if offer.change is not None and present == NO_VERSION:\n",
+        "        if offer.change is not None:\n",
     ),
     _mutant("last-to-arrive-wins", "A9", DECISIONS, "    return offer.version >= present\n", "    return True\n"),
     _mutant(
@@ -76,7 +82,7 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "forgets-by-its-own-log",
         "A8",
         BOOK,
-        "        bound = self.heard\n",
+        "        bound = self.acknowledged\n",
         "        bound = self.link_index\n",
     ),
     _mutant(
@@ -285,5 +291,84 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "    _take_back(present, after, request.kind)\n",
         "",
         "node/tests/sites/test_key_values.py::test_a_value_is_what_the_key_had_at_the_position",
+    ),
+    _mutant(
+        "offline-without-a-seal",
+        "A7",
+        SEAL,
+        "        return mine.last_step == StepKind.SEAL and mine.link_index > self._begin\n",
+        "        return True\n",
+    ),
+    _mutant(
+        "offline-by-an-earlier-seal",
+        "A7",
+        SEAL,
+        " and mine.link_index > self._begin\n",
+        "\n",
+        f"{SEAL_TEST}test_a_seal_closes_the_link_that_was_read_up_to_where_it_was_taken_offline",
+    ),
+    _mutant(
+        "offline-before-the-log-was-read",
+        "A7",
+        SEAL,
+        "        if mine.index < self._begin:\n",
+        "        if mine.index < 0:\n",
+        f"{SEAL_TEST}test_without_a_record_nothing_can_take_effect_where_the_log_was_read",
+    ),
+    _mutant(
+        "offline-seal-with-keys",
+        "A7",
+        BOOK,
+        "        if record.step is StepKind.SEAL and record.keys:\n",
+        "        if record.step is StepKind.SEAL and record.number < 0:\n",
+        f"{SEAL_TEST}test_a_seal_imports_nothing_and_moves_no_cursor",
+    ),
+    _mutant(
+        "switch-of-its-own-site-alone",
+        "A7",
+        SWITCHES,
+        '        return self._there.name if self._is_offline_there else ""\n',
+        '        return ""\n',
+        f"{SWITCH_TEST}test_nothing_is_imported_while_a_site_is_offline_and_nothing_is_lost",
+    ),
+    _mutant(
+        "switch-by-the-manifest-at-each-start",
+        "A7",
+        SWITCHES,
+        "overview.manifest_offline(other) != wants:\n",
+        "overview.is_offline(other) != wants:\n",
+        f"{SWITCH_TEST}test_the_manifest_counts_when_it_changes",
+    ),
+    _mutant(
+        "switch-of-any-name",
+        "A7",
+        "txlog/server/admin/site_links.py",
+        "        if not wanted.by_manifest and name not in linked:\n",
+        "        if not wanted.by_manifest and len(name) > 63:\n",
+        f"{SWITCH_TEST}test_a_switch_is_an_entry_of_the_log_and_what_is_wrong_is_refused",
+    ),
+    _mutant(
+        "lag-shrinks-while-the-site-is-silent",
+        "A16",
+        LAG,
+        "            since = self._all_read_ms\n",
+        "            since = now_ms\n",
+        f"{LAG_TEST}test_a_site_that_does_not_answer_may_have_changes",
+    ),
+    _mutant(
+        "lag-of-imports",
+        "A16",
+        BOOK,
+        "        number = sum(1 for _ in self.changed_keys(after)) - len(imports)\n",
+        "        number = sum(1 for _ in self.changed_keys(after))\n",
+        f"{LAG_TEST}test_entries_of_clients_are_counted_and_imports_are_not",
+    ),
+    _mutant(
+        "lag-of-the-last-report",
+        "A16",
+        "txlog/server/admin/site_reports.py",
+        "            if ago_s > REPORT_EVERY_S:\n",
+        "            if ago_s < 0:\n",
+        f"{LINK_TEST}test_a_link_that_reports_nothing_more_is_silent",
     ),
 )

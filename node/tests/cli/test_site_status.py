@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from txlog.cli.site_commands import newest_reports
+from typing import Any
+
+import pytest
+
+from txlog.cli.site_commands import describe_switch, has_followed, newest_reports
+from txlog.client.site_client import SiteOverview
 
 
 def test_the_newest_report_of_each_link_counts() -> None:
     old, new = ({"site": "lon", "other": "nyc", "reportedSecondsAgo": ago, "state": "Online"} for ago in (9.0, 1.0))
     other = {"site": "lon", "other": "par", "reportedSecondsAgo": 40.0, "state": "Silent"}
-    assert newest_reports([[old, other], [new], []]) == [new, other]
+    answers = [SiteOverview([old, other]), SiteOverview([new]), SiteOverview([])]
+    assert newest_reports(answers) == [new, other]
     assert newest_reports([]) == []
+
+
+@pytest.mark.parametrize(
+    ("link", "offline", "online"),
+    [
+        (None, False, False),
+        ({"site": "lon", "state": "Online", "offlineBy": ""}, False, True),
+        ({"site": "lon", "state": "Unreachable"}, False, True),
+        ({"site": "lon", "state": "GoingOffline", "offlineBy": "lon"}, False, False),
+        ({"site": "lon", "state": "Offline", "offlineBy": "lon"}, True, False),
+        # The other site has it offline too: this one has done its part.
+        ({"site": "lon", "state": "Offline", "offlineBy": "nyc"}, True, True),
+    ],
+)
+def test_a_switch_is_followed_when_its_own_site_does(link: dict[str, Any] | None, offline: bool, online: bool) -> None:
+    assert (has_followed(link, True), has_followed(link, False)) == (offline, online)
+
+
+def test_a_switch_is_described_with_its_entry_and_with_what_the_link_does() -> None:
+    link = {"site": "lon", "state": "Offline", "offlineBy": "nyc"}
+    assert describe_switch({"site": "nyc", "offline": True, "index": 118}, link) == (
+        "nyc is switched offline (entry 118); the link is Offline, taken offline by nyc"
+    )
+    assert describe_switch({"site": "nyc", "offline": False, "index": None}, None) == (
+        "nyc is switched online (not in the log yet); the link is not reported"
+    )

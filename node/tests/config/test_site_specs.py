@@ -36,13 +36,8 @@ def test_without_the_preview_no_site_is_listed(monkeypatch: pytest.MonkeyPatch, 
 
 def test_another_site_is_listed_with_what_is_common() -> None:
     [site] = ClusterSpec.model_validate(LINKED).sites
-    assert (site.name, site.mode, site.key, site.lag, site.token_secret_ref) == (
-        "nyc",
-        "active",
-        "property",
-        1000,
-        None,
-    )
+    assert (site.name, site.mode, site.key, site.lag) == ("nyc", "active", "property", 1000)
+    assert (site.token_secret_ref, site.offline) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +56,7 @@ def test_another_site_is_listed_with_what_is_common() -> None:
         ({"sites": [NYC | {"urls": ["ftp://nyc"]}]}, "should match pattern"),
         ({"sites": [NYC | {"key": "graph"}]}, "'property', 'subject' or 'quad'"),
         ({"sites": [NYC | {"lag": "2h"}]}, "lag"),
+        ({"sites": [NYC | {"offline": "later"}]}, "valid boolean"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(change: dict[str, Any], said: str) -> None:

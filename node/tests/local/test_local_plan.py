@@ -139,7 +139,7 @@ def test_one_data_centre_makes_change_sets_and_its_masters_know_where(state: Sta
 SITES = """  site: lon
   changeSets: {enabled: true}
   sites:
-    - {name: nyc, urls: ["http://nyc:7300"], tokenSecretRef: {name: nyc}, key: subject, lag: 5s}
+    - {name: nyc, urls: ["http://nyc:7300"], tokenSecretRef: {name: nyc}, key: subject, lag: 5s, offline: true}
 """
 
 
@@ -155,6 +155,7 @@ def test_a_data_centre_that_lists_another_site_runs_a_link(
     plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
     [config] = plan.site_link_configs
     assert (config.site, config.other.name, config.key, config.lag_ms) == ("lon", "nyc", "subject", 5000)
+    assert config.offline
     assert config.masters == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert config.other.masters == ["http://nyc:7300"]
     assert config.other.token_file == state.secret("nyc") / "token"

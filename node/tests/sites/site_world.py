@@ -2,8 +2,8 @@
 
 Each site is a totally ordered log with an unsettled end, which a rejoin reorders. What is settled is executed in order,
 and gives change sets. The links read both logs, decide, read values, and write entries that count only where the record
-before them is there. They are killed anywhere, run twice, lose, delay and repeat what they write, and are cut off. In
-some worlds clients write into the graph of the records.
+before them is there. They are killed anywhere, run twice, lose, delay and repeat what they write, and are cut off. They
+are taken offline, and learn that late. In some worlds clients write into the graph of the records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from txlog.changesets.change_set import ChangeSet
 from txlog.sites.batches import cut_batch
-from txlog.sites.decisions import LinkEntry, Value, finish_plan, plan_step
+from txlog.sites.decisions import LinkEntry, Value, finish_plan, plan_seal, plan_step
 from txlog.sites.keys import SITES_GRAPH, KeyKind, key_of
 from txlog.sites.link_record import (
     CONTENTS_PREDICATE,
@@ -33,6 +33,7 @@ from txlog.sites.link_record import (
     encode_record,
     record_subject,
 )
+from txlog.sites.link_seal import LinkSeal
 from txlog.sites.site_book import SiteBook, SiteEntry
 
 STEPS = 500
@@ -110,6 +111,7 @@ class SimulatedSite:
         self.world, self.name, self.skew = world, name, skew
         self.log: list[LogItem] = []
         self.settled = 0
+        self.is_switched_off = False
         self.events: list[SiteEntry] = []
         self.names: set[bytes] = set()
         self.contents: set[bytes] = set()
@@ -199,6 +201,8 @@ class SimulatedSite:
         if not takes_effect:
             self.world.count["void"] += 1
             return ChangeSet()
+        if record.step in (StepKind.BATCH, StepKind.CORRECTION) and self.world.is_offline(self):
+            raise Violation(f"offline: {self.name} takes {record.step} {record.number}")
         name, contents = encode_record(record, write.nonce)
         before = record_lines(record.site, self.names, self.contents)
         self.names = {each for each in self.names if each != entry.expected} | {name}
@@ -253,6 +257,8 @@ class SimulatedLink:
             else copy.deepcopy(self.saved)
         )
         self.work: Iterator[None] | None = None
+        self.seal: LinkSeal | None = None
+        self.is_offline = False
         self.best: dict[tuple[str, bytes], Version] = {}
 
     def kill(self, rng: random.Random) -> None:
@@ -263,6 +269,10 @@ class SimulatedLink:
     def turn(self) -> None:
         rng, faulty = self.world.rng, self.world.is_faulty
         is_cut = faulty and self.world.is_cut
+        if not faulty or rng.random() < 0.5:
+            self._read_switches(is_cut)
+        if self.is_offline:
+            return
         self._read(self.mine, self.site, rng.choice([1, 3, 50]) if faulty else 1000)
         if not is_cut:
             self._read(self.theirs, self.source, rng.choice([1, 3, 50]) if faulty else 1000)
@@ -271,11 +281,36 @@ class SimulatedLink:
         if is_cut:
             return
         if self.work is None:
-            self.work = self._work()
+            self.work = self._work() if self.seal is None else self._work_on_seal()
         try:
             next(self.work)
         except StopIteration:
             self.work = None
+
+    def _read_switches(self, is_cut: bool) -> None:
+        """As :class:`SiteLink` does: a site that is cut off is known from before."""
+        sites = [self.site] if is_cut else [self.site, self.source]
+        if any(each.is_switched_off for each in sites):
+            if self.seal is None:
+                self.seal, self.work = LinkSeal(self.site.settled), None
+            if not self.is_offline and self.seal.is_closed(self.mine):
+                self.is_offline = True
+                self.world.count["offline"] += 1
+        elif not is_cut:
+            self.seal, self.is_offline = None, False
+
+    def _work_on_seal(self) -> Iterator[None]:
+        plan = plan_seal(self.mine)
+        if plan is None:
+            yield
+            return
+        self.world.submit(
+            self.site, LinkWrite(finish_plan(plan, self.site.name, self._values), f"{self.world.rng.getrandbits(64):x}")
+        )
+        patience = 20
+        while self.mine.record == plan.expected and patience:
+            patience -= 1
+            yield
 
     def _read(self, book: SiteBook, site: SimulatedSite, count: int) -> None:
         for event in site.events[book.index : book.index + count]:
@@ -301,9 +336,9 @@ class SimulatedLink:
         if plan is None:
             yield
             return
-        world.count["keys"] += len(plan.keys)
-        world.count["whole"] += sum(each.change is None for each in plan.keys)
-        world.count["conflicts"] += plan.conflicts
+        world.count["keys"] += len(plan.record.keys)
+        world.count["whole"] += len(plan.record.keys) - len(plan.changes)
+        world.count["conflicts"] += plan.record.conflicts
         for _ in range(rng.choice([0, 0, 1, 6]) if world.is_faulty else 0):
             yield
         entry = finish_plan(plan, self.site.name, self._values)
@@ -362,6 +397,8 @@ class World:
             self.count["kills"] += 1
         elif chance < 0.37:
             self.is_cut = not self.is_cut
+        if rng.random() < (0.02 if site.is_switched_off else 0.008):
+            site.is_switched_off = not site.is_switched_off
         if rng.random() < 0.6 and len(site.events) < site.settled:
             site.execute()
         for letter in [each for each in self.mail if rng.random() < each[2]]:
@@ -402,6 +439,10 @@ class World:
             self.mail.append((site.name, write, rng.choice([0.12, 0.004])))
             self.count["repeats"] += 1
 
+    def is_offline(self, site: SimulatedSite) -> bool:
+        """Whether each link process of a site is offline."""
+        return all(link.is_offline for link in self.links if link.site is site)
+
     # -- checks
 
     def check_batch(self, site: SimulatedSite, source: str, to: int) -> None:
@@ -417,6 +458,8 @@ class World:
             self.sites[name].append(write)
         self.mail = []
         self.links = self.links[:2]
+        for site in self.sites.values():
+            site.is_switched_off = False
         for site in self.sites.values() if self.has_forgers else ():
             site.append(LocalWrite([], "drop"))  # what an administrator does
         quiet, before = 0, None
@@ -437,6 +480,9 @@ class World:
 
     def _check_end(self) -> None:
         lon, nyc = self.sites.values()
+        for link in self.links:
+            if link.theirs.local_entries(link.mine.cursor).number:
+                raise Violation(f"lag: {link.site.name} is at rest at {link.mine.cursor}")
         for number in self.keys:
             key = key_bytes(number)
             one, other = lon.value(key), nyc.value(key)

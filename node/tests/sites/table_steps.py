@@ -58,7 +58,7 @@ def link_entry(
         step,
         0 if begun else book.cursor,
         to,
-        book.heard if seen is None else seen,
+        book.acknowledged if seen is None else seen,
         book.index if decided is None else decided,
         clock,
         book.clock,

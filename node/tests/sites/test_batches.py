@@ -94,11 +94,11 @@ def test_corrections_and_batches_take_turns() -> None:
     assert batch is not None
     plan = plan_step(target, batch)
     assert plan is not None
-    assert plan.step is StepKind.CORRECTION
+    assert plan.record.step is StepKind.CORRECTION
     target.apply(link_entry(target, StepKind.CORRECTION))
     turn = plan_step(target, batch)
     assert turn is not None
-    assert turn.step is StepKind.BATCH
+    assert turn.record.step is StepKind.BATCH
 
 
 def test_an_older_write_does_not_beat_a_value_that_waits() -> None:
@@ -110,5 +110,5 @@ def test_an_older_write_does_not_beat_a_value_that_waits() -> None:
     for stamp, taken in ((5, 0), (10, 1)):
         offer = Offer(KEY, Version(stamp, "nyc", 2), ChangeSet((), (FOREIGN,)))
         plan = plan_import(target, Batch("nyc", 1, 2, 0, 20, [offer]))
-        assert len(plan.keys) == taken
-        assert all(each.change is None for each in plan.keys), "what waits is written whole"
+        assert len(plan.record.keys) == taken
+        assert not plan.changes, "what waits is written whole"

@@ -11,7 +11,7 @@ from txlog.model.entry import KIND_QUADS, KIND_UPDATE, Position
 from txlog.model.errors import BadInput, LogAhead, LogDiverged, TooLarge, Unavailable
 from txlog.sites import key_values
 from txlog.sites.key_values import KEYS_MAX, ValuesRequest, decode_values_request, read_values
-from txlog.sites.keys import KeyKind, KeyPattern, key_of
+from txlog.sites.keys import KeyKind, KeyPattern, key_of, pattern_of
 from txlog.sites.site_book import NeedsState
 
 START = Position(0, 0, b"h" * 16)
@@ -106,11 +106,10 @@ def test_only_what_changed_of_the_keys_that_were_asked_is_bounded(
 def test_values_are_not_read_beyond_the_bound_of_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, reader = made(tmp_path)
     seen: list[int] = []
-    real = key_values.pattern_of
 
     def counted(key: bytes, kind: KeyKind) -> KeyPattern:
         seen.append(1)
-        return real(key, kind)
+        return pattern_of(key, kind)
 
     monkeypatch.setattr(key_values, "pattern_of", counted)
     monkeypatch.setattr(key_values, "ANSWER_BYTES_MAX", 10)

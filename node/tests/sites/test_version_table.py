@@ -13,8 +13,9 @@ import pytest
 from table_steps import COUNT, IDENTITY, state, step
 
 from txlog.sites.keys import KeyKind
+from txlog.sites.link_errors import OtherLink
 from txlog.sites.site_book import SiteBook
-from txlog.sites.version_table import OtherLink, UnknownVersionTable, VersionTable
+from txlog.sites.version_table import UnknownVersionTable, VersionTable
 
 PROGRAM = Path(__file__).parent / "killed_table.py"
 FILE = "versions.sqlite"

@@ -90,6 +90,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/archive"),
     ("POST", "/txlog/changesets"),
     ("POST", "/txlog/sites"),
+    ("PATCH", "/txlog/sites/{name}"),
     ("POST", "/txlog/rehearsals"),
     ("GET", "/txlog/restore-points"),
     ("POST", "/txlog/restore-points"),

@@ -1,32 +1,36 @@
-"""``txlog site status``: how far the links from other sites are."""
+"""``txlog site status|offline|online``: how far the links from other sites are, and whether they import."""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
-from txlog.cli.cli_cluster import find_cluster
+from txlog.cli.cli_cluster import SURVEY_TIMEOUT_S, CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, register
-from txlog.cli.tables import colour_state, show_json, show_table
-from txlog.client.site_client import read_site_links
-from txlog.model.errors import TxLogError
+from txlog.cli.tables import colour_state, print_line, show_json, show_table
+from txlog.client.site_client import SiteOverview, read_site_overview, switch_site
+from txlog.model.errors import NotFound, TxLogError
 
 app = typer.Typer(no_args_is_help=True, help="Links with other sites: clusters whose changes this one imports.")
+POLL_S: Final = 0.2
+NameArgument = Annotated[
+    str, typer.Argument(help="the name of the other site, as spec.sites lists it", show_default=False)
+]
+WaitOption = Annotated[float, typer.Option(help="seconds until the link must have followed")]
 
 
 @register(app)
 def status(*, cluster: ClusterOptions) -> None:
     """Show each link: its state, how far it is, and what waits. Exit code 1 where one does not import."""
-    answers = find_cluster(cluster).ask_all(read_site_links)
-    if all(isinstance(each, TxLogError) for each in answers.values()):
-        raise next(each for each in answers.values() if isinstance(each, TxLogError))
-    rows = newest_reports([each for each in answers.values() if not isinstance(each, TxLogError)])
+    rows = newest_reports(_overviews(find_cluster(cluster)))
     if cluster.json:
         show_json(rows)
     else:
         show_table(
-            ["SITE", "FROM", "STATE", "IMPORTED", "READ", "WAITING", "CORRECTIONS", "CONFLICTS", "REPORTED", ""],
+            ["SITE", "FROM", "STATE", "IMPORTED", "BEHIND", "LAG", "CORRECTIONS", "CONFLICTS", "REPORTED", ""],
             [_row(each) for each in rows],
             "no links",
         )
@@ -34,10 +38,82 @@ def status(*, cluster: ClusterOptions) -> None:
         raise typer.Exit(1)
 
 
-def newest_reports(answers: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+@register(app)
+def offline(name: NameArgument, wait: WaitOption = 60.0, *, cluster: ClusterOptions) -> None:
+    """Stop the imports between this site and another one, in both directions, until txlog site online.
+
+    Both sites go on with their own transactions. The command ends when nothing is imported here any more; the other
+    site follows within seconds of its next contact. Nothing is lost, unless it lasts for longer than changeSets.keep of
+    either site. Exit code 1 where the link has not followed in time: the switch stays."""
+    _switch(find_cluster(cluster), name, wait, as_json=cluster.json, is_offline=True)
+
+
+@register(app)
+def online(name: NameArgument, wait: WaitOption = 60.0, *, cluster: ClusterOptions) -> None:
+    """Import again from another site, and let it import, from where both were. Where the other site has taken the link
+    offline too, it stays offline until that site brings it online. Exit code 1 as of txlog site offline."""
+    _switch(find_cluster(cluster), name, wait, as_json=cluster.json, is_offline=False)
+
+
+def _switch(masters: CliCluster, name: str, wait_s: float, *, as_json: bool, is_offline: bool) -> None:
+    made = _switch_where_linked(masters, name, is_offline)
+    deadline = time.monotonic() + wait_s
+    link = _find_link(masters, name)
+    while not has_followed(link, is_offline) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        link = _find_link(masters, name)
+    if as_json:
+        show_json({"switch": made, "link": link})
+    else:
+        print_line(describe_switch(made, link))
+    if not has_followed(link, is_offline):
+        raise typer.Exit(1)
+
+
+def _switch_where_linked(masters: CliCluster, name: str, is_offline: bool) -> dict[str, Any]:
+    """The answer of a master to which the link was reported: the others do not know the name."""
+    errors: list[TxLogError] = []
+    for url in masters.masters:
+        with masters.open_client(url, SURVEY_TIMEOUT_S) as client:
+            try:
+                return switch_site(client, name, is_offline)
+            except TxLogError as error:
+                errors.append(error)
+    raise next((each for each in errors if isinstance(each, NotFound)), errors[-1])
+
+
+def _find_link(masters: CliCluster, name: str) -> dict[str, Any] | None:
+    return next((each for each in newest_reports(_overviews(masters)) if each["other"] == name), None)
+
+
+def has_followed(link: Mapping[str, Any] | None, is_offline: bool) -> bool:
+    """Whether a link is as its own site wants it. ``link``: its last report."""
+    if link is None:
+        return False
+    return bool(link["state"] == "Offline" if is_offline else link.get("offlineBy", "") != link["site"])
+
+
+def describe_switch(made: Mapping[str, Any], link: Mapping[str, Any] | None) -> str:
+    """What a switch has led to, for a person. ``made``: the answer to it."""
+    place = "not in the log yet" if made["index"] is None else f"entry {made['index']}"
+    state = "not reported" if link is None else link["state"]
+    by = f", taken offline by {link['offlineBy']}" if link is not None and link.get("offlineBy") else ""
+    return f"{made['site']} is switched {'offline' if made['offline'] else 'online'} ({place}); the link is {state}{by}"
+
+
+def _overviews(masters: CliCluster) -> list[SiteOverview]:
+    """What the masters that answer report. Raises the error of one where none answers."""
+    answers = list(masters.ask_all(read_site_overview).values())
+    found = [each for each in answers if not isinstance(each, TxLogError)]
+    if not found:
+        raise next(each for each in answers if isinstance(each, TxLogError))
+    return found
+
+
+def newest_reports(answers: Sequence[SiteOverview]) -> list[dict[str, Any]]:
     """Of several masters' answers, the newest report of each link."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in (link for answer in answers for link in answer):
+    for each in (link for answer in answers for link in answer.links):
         name = each["site"], each["other"]
         if name not in found or each["reportedSecondsAgo"] < found[name]["reportedSecondsAgo"]:
             found[name] = each
@@ -50,10 +126,10 @@ def _row(link: dict[str, Any]) -> tuple[Any, ...]:
         link["other"],
         colour_state(link["state"]),
         link["cursor"],
-        link["read"],
-        link["keysWaiting"],
+        link.get("lagEntries", "?"),
+        f"{link['lagSeconds']:.0f} s" if "lagSeconds" in link else "?",
         link["correctionsWaiting"],
         link["conflicts"],
         f"{link['reportedSecondsAgo']:.0f} s ago",
-        link["error"],
+        link["error"] or (f"taken offline by {link['offlineBy']}" if link.get("offlineBy") else ""),
     )

@@ -75,6 +75,7 @@ _STATE_COLOURS = {
     "Shipping": "green",
     "Following": "green",
     "Joined": "green",
+    "Online": "green",
     "Working": "green",
     "equal": "green",
     "Starting": "yellow",
@@ -90,7 +91,9 @@ _STATE_COLOURS = {
     "Unknown": "yellow",
     "Unordered": "yellow",
     "OutOfOrder": "yellow",
+    "GoingOffline": "yellow",
     "Stopped": "dim",
+    "Offline": "dim",
 }
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from txlog.client.connection import MasterConnection
-from txlog.client.json_calls import JsonCalls
 from txlog.client.master_client import SPARQL_UPDATE, MasterClient
 from txlog.client.responses import WriteResult
 from txlog.client.write_headers import parse_write_result, write_headers
@@ -19,9 +17,11 @@ from txlog.model.errors import PeerFault
 
 ANSWER_S: Final = 10.0
 VALUES_S: Final = 60.0
+SWITCH_S: Final = 60.0
+SITES_PATH: Final = "/txlog/sites"
 
 
-class LogPosition(NamedTuple):
+class LogPosition(msgspec.Struct, frozen=True):
     """An entry of the log of one cluster. ``cluster``: its id. ``hash``: that of the log there in hexadecimal, empty:
     not known."""
 
@@ -34,30 +34,63 @@ class _KeyValues(msgspec.Struct):
     values: list[list[str]]
 
 
-class _SiteLinks(msgspec.Struct):
+class SwitchReport(msgspec.Struct, frozen=True, rename="camel"):
+    """The last switch of the link with ``site``. ``manifest_offline``: the value of the manifest that counted last."""
+
+    site: str
+    offline: bool
+    manifest_offline: bool = False
+
+
+class SiteOverview(msgspec.Struct, frozen=True):
+    """What a master reports of the links of its data centre. ``links``: the last report of each. ``switches``: which
+    ones are offline. ``index``: the last final entry of its log."""
+
     links: list[dict[str, Any]]
+    switches: list[SwitchReport] = []
+    index: int = 0
+
+    def is_offline(self, site: str) -> bool:
+        """Whether this cluster has the link with a site offline."""
+        return any(each.offline for each in self.switches if each.site == site)
+
+    def manifest_offline(self, site: str) -> bool:
+        """The value of the manifest that counted last for a site."""
+        return any(each.manifest_offline for each in self.switches if each.site == site)
 
 
 class SiteClient(MasterClient):
     """A master of a site."""
 
     def site_links(self) -> list[dict[str, Any]]:
-        """``GET /txlog/sites``: the last report of each link of the master's data centre."""
-        return self._json.get("/txlog/sites", _SiteLinks).links
+        """The last report of each link of the master's data centre."""
+        return self.site_overview().links
+
+    def site_overview(self) -> SiteOverview:
+        """``GET /txlog/sites``."""
+        return self._json.get(SITES_PATH, SiteOverview)
+
+    def switch_site(self, site: str, *, offline: bool, by_manifest: bool = False) -> dict[str, Any]:
+        """``PATCH /txlog/sites/{name}``: take the link with a site offline, or bring it online. ``by_manifest``: the
+        manifest has this value now. Raises :class:`NotFound` for a site without a link here. ``index`` of the answer is
+        the entry of the switch, None where it is not stable yet."""
+        body = {"offline": offline, "byManifest": by_manifest}
+        path = f"{SITES_PATH}/{quote(site)}"
+        return self._json.call("PATCH", path, dict[str, Any], body=body, timeout_s=SWITCH_S, repeatable=True)
 
     def key_values(self, position: LogPosition, kind: str, keys: Sequence[str]) -> list[list[str]]:
         """``POST /txlog/site/values``: the quads of each key after a final entry, as lines of N-Quads. ``kind``:
         ``property``, ``subject`` or ``quad``. Raises :class:`LogGone` where change sets are not kept from there on,
         :class:`LogAhead`, :class:`LogDiverged`, also for another cluster, and :class:`NoChangeSets`."""
         path = "/txlog/site/values"
-        body = position._asdict() | {"kind": kind, "keys": list(keys)}
+        body = msgspec.structs.asdict(position) | {"kind": kind, "keys": list(keys)}
         answer = self._json.call("POST", path, _KeyValues, body=body, timeout_s=VALUES_S, repeatable=True)
         if len(answer.values) != len(keys):
             raise PeerFault(self.url, "Malformed", f"{path}: {len(answer.values)} values of {len(keys)} keys")
         return answer.values
 
     def write_entry(self, repository: str, text: bytes, key: str, wait_s: float) -> WriteResult:
-        """Write an update with SPARQL's meaning, whatever the cluster says: what it deletes without a graph is in the
+        """Write an update with SPARQL's meaning, however the cluster is set: what it deletes without a graph is in the
         default graph. Otherwise as :meth:`MasterClient.write`, at the level ``synced``."""
         headers = write_headers(SPARQL_UPDATE, key, Durability.SYNCED, None, wait_s)
         headers["TxLog-Updates-Without-Graph"] = "default"
@@ -67,7 +100,13 @@ class SiteClient(MasterClient):
         return parse_write_result(reply.headers)
 
 
-def read_site_links(master: MasterClient) -> list[dict[str, Any]]:
-    """``GET /txlog/sites`` at the same address: the last report of each link of the master's data centre."""
-    with closing(MasterConnection(master.url, timeout_s=ANSWER_S)) as connection:
-        return list(JsonCalls(connection).get("/txlog/sites", dict[str, Any])["links"])
+def read_site_overview(master: MasterClient) -> SiteOverview:
+    """:meth:`SiteClient.site_overview` at the same address."""
+    with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
+        return client.site_overview()
+
+
+def switch_site(master: MasterClient, site: str, offline: bool) -> dict[str, Any]:
+    """:meth:`SiteClient.switch_site` at the same address."""
+    with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
+        return client.switch_site(site, offline=offline)

@@ -14,10 +14,10 @@ from pydantic_core import PydanticCustomError
 
 from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.durability_specs import GraphRuleSpec
-from txlog.config.site_specs import SITE_NAME
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
+from txlog.model.site_switch import SITE_NAME
 
 
 class StrictModel(BaseModel):
@@ -457,6 +457,7 @@ class SiteLinkConfig(StrictModel):
     folder: Path = Field(description="of the version table")
     key: Literal["property", "subject", "quad"] = "property"
     lag_ms: int = Field(default=1000, ge=0, description="between two imports")
+    offline: bool = Field(default=False, description="the value of the manifest, which counts when it has changed")
     keys_max: int = Field(default=10_000, ge=1, description="keys of a batch")
     rows_max: int = Field(default=1_000_000, ge=1, description="changes that wait for the other site")
     max_clock_skew_ms: int = Field(default=60_000, ge=0, description="by which the other site's clock may be ahead")

@@ -234,6 +234,7 @@ def build_site_link_configs(
             folder=folder / each.name,
             key=each.key,
             lag_ms=each.lag,
+            offline=each.offline,
         )
         for each in spec.sites
     ]

@@ -11,9 +11,8 @@ from txlog.config.manifest_model import ManifestModel, expected_error, list_map
 from txlog.config.previews import PREVIEWS_VARIABLE, SITES_PREVIEW, is_preview_on
 from txlog.config.resource_specs import SecretRef
 from txlog.config.units import Duration, duration_within
+from txlog.model.site_switch import SITE_NAME
 
-SITE_NAME: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-"""Of a site: a label of a DNS name."""
 SITES_ARE_A_PREVIEW: Final = (
     f"none: links between sites are a preview, and may lose changes; {PREVIEWS_VARIABLE}={SITES_PREVIEW} switches it on"
 )
@@ -41,6 +40,11 @@ class SiteSpec(ManifestModel):
     )
     lag: Annotated[Duration, AfterValidator(duration_within("0s", "1h"))] = Field(
         default=1000, description="Least time between two imports."
+    )
+    offline: bool = Field(
+        default=False,
+        description="Neither of the two sites imports from the other one. It counts when it changes; "
+        "`txlog site offline` and `txlog site online` count until then.",
     )
 
 

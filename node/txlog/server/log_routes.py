@@ -22,6 +22,7 @@ from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.recovery_view import RecoveryHandler
 from txlog.server.admin.restore_points import RestorePointHandler
 from txlog.server.admin.settings import SettingsHandler
+from txlog.server.admin.site_links import SiteLinkHandler
 from txlog.server.admin.site_reports import SiteReports
 from txlog.server.admin.skip_transaction import SkipHandler
 from txlog.server.admin.split_history import SplitHistory
@@ -143,8 +144,9 @@ class LogRoutes:
         self._split_history = SplitHistory(site)
         self._configuration = ConfigurationHandler(site, links.on_configuration)
         synchronous = SynchronousHandler(site)
+        site_reports = SiteReports()
         self.metrics = LogMetrics(
-            site, self._views, repairs, self._log_retention, self._archive, synchronous, self._change_sets
+            site, self._views, repairs, self._log_retention, self._archive, synchronous, self._change_sets, site_reports
         )
         self._trace_contexts = TraceContextHandler(site)
         self._handlers = (
@@ -156,7 +158,7 @@ class LogRoutes:
             *self._overviews(links, repairs, duties),
             self._archive,
             self._change_sets,
-            SiteReports(),
+            SiteLinkHandler(site, site_reports),
             RestorePointHandler(site),
             bulk_loads,
             self._skip_handler,

@@ -37,7 +37,7 @@ def cut_batch(book: SiteBook, begin: int, keys_max: int = KEYS_MAX) -> Batch | N
     """The next batch after the entry ``begin`` of the site of ``book``; None where there is nothing to send, or not
     yet. It ends at a clean position: one after which no key waits for a correction. A batch without keys only says
     what the site has imported; there is one only where keys were imported."""
-    if begin < book.heard:
+    if begin < book.acknowledged:
         return None  # the other site's own log has a later cursor, which the caller has not read yet
     end = _end_of_batch(book, begin, keys_max)
     if end is None:

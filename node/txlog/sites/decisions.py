@@ -28,35 +28,15 @@ ReadValues = Callable[[ValueAt, Collection[bytes]], Mapping[bytes, Value]]
 """The values of keys at one position of one site's log."""
 
 
-class PlannedKey(NamedTuple):
-    """A key that an entry writes. ``value``: what it should have then. ``change``: what makes it so at the position of
-    the decision; None: the difference between that value and the one there."""
-
-    key: bytes
-    version: Version
-    value: ValueAt
-    change: ChangeSet | None
-
-
 class Plan(NamedTuple):
     """An entry of a link before values are read. ``expected``: the record that must be there for it to take effect;
-    None: there must be no record. ``cluster``, ``kind``: the id of the source's cluster, and what a key is."""
+    None: there must be no record. ``record``: the one that it leaves. ``changes``: of some keys of that record, what
+    gives them their value at the position of the decision. For any other key that is the difference between its value
+    and the one there."""
 
-    step: StepKind
-    site: str
-    number: int
-    begin: int
-    to: int
-    seen: int
-    decided: int
-    clock: int
-    own_clock: int
-    conflicts: int
-    waiting: int
     expected: bytes | None
-    keys: list[PlannedKey]
-    cluster: str
-    kind: str
+    record: LinkRecord
+    changes: Mapping[bytes, ChangeSet]
 
 
 class LinkEntry(NamedTuple):
@@ -72,28 +52,36 @@ def plan_step(mine: SiteBook, batch: Batch | None, keys_max: int = KEYS_MAX) -> 
     """The next entry of the link that ``mine`` needs. A correction and a batch take turns, so that hot keys do not stop
     the others. ``keys_max``: of a correction."""
     if mine.record is None:
-        return _plan(mine, StepKind.BEGIN, None, [], 0)
+        return Plan(None, _record(mine, StepKind.BEGIN, [], None), {})
     if mine.needs and (batch is None or mine.last_step != StepKind.CORRECTION):
-        keys = [PlannedKey(key, need.version, need.value, None) for key, need in sorted(mine.needs.items())[:keys_max]]
-        return _plan(mine, StepKind.CORRECTION, None, keys, 0)
+        needs = sorted(mine.needs.items())[:keys_max]
+        keys = [RecordedKey(key, *need.version, *need.value) for key, need in needs]
+        return Plan(mine.record, _record(mine, StepKind.CORRECTION, keys, None), {})
     return None if batch is None else plan_import(mine, batch)
+
+
+def plan_seal(mine: SiteBook) -> Plan | None:
+    """The entry after which nothing that the link has written before takes effect; None where that is so without
+    one."""
+    return None if mine.record is None else Plan(mine.record, _record(mine, StepKind.SEAL, [], None), {})
 
 
 def plan_import(mine: SiteBook, batch: Batch) -> Plan:
     """The import of a batch: only what wins here."""
-    keys: list[PlannedKey] = []
+    keys: list[RecordedKey] = []
+    changes: dict[bytes, ChangeSet] = {}
     conflicts = 0
-    value = ValueAt(batch.site, batch.to)
     for offer in batch.offers:
         present = present_version(mine, offer.key)
         is_conflict = present != NO_VERSION and present.site != batch.site and present.at > batch.seen
         conflicts += is_conflict
         if not wins(offer, present):
             continue
+        keys.append(RecordedKey(offer.key, *offer.version, batch.site, batch.to))
         # A net change fits where the key is what it was when this site had last seen all of its writes.
-        change = offer.change if present == NO_VERSION else None
-        keys.append(PlannedKey(offer.key, offer.version, value, change))
-    return _plan(mine, StepKind.BATCH, batch, keys, conflicts)
+        if offer.change is not None and present == NO_VERSION:
+            changes[offer.key] = offer.change
+    return Plan(mine.record, _record(mine, StepKind.BATCH, keys, batch, conflicts), changes)
 
 
 def present_version(mine: SiteBook, key: bytes) -> Version:
@@ -108,57 +96,53 @@ def wins(offer: Offer, present: Version) -> bool:
     return offer.version >= present
 
 
-def _plan(mine: SiteBook, step: StepKind, batch: Batch | None, keys: list[PlannedKey], conflicts: int) -> Plan:
-    begin, to, seen, clock = mine.cursor, mine.cursor, mine.heard, mine.clock
-    if batch is not None:
-        begin, to, seen, clock = batch.begin, batch.to, batch.seen, batch.clock
-    expected = None if step is StepKind.BEGIN else mine.record
-    return Plan(
-        *(step, mine.other, mine.number + 1, begin, to, seen, mine.index, clock, mine.clock, conflicts),
-        *(len(mine.needs), expected, keys, mine.other_cluster, mine.kind),
+def _record(
+    mine: SiteBook, step: StepKind, keys: list[RecordedKey], batch: Batch | None, conflicts: int = 0
+) -> LinkRecord:
+    """The record of the next entry. ``batch``: the one that it imports."""
+    return LinkRecord(
+        version=RECORD_VERSION,
+        site=mine.other,
+        cluster=mine.other_cluster,
+        key=mine.kind,
+        number=mine.number + 1,
+        step=step,
+        begin=mine.cursor if batch is None else batch.begin,
+        to=mine.cursor if batch is None else batch.to,
+        seen=mine.acknowledged if batch is None else batch.seen,
+        decided=mine.index,
+        clock=mine.clock if batch is None else batch.clock,
+        own_clock=mine.clock,
+        conflicts=conflicts,
+        waiting=len(mine.needs),
+        keys=keys,
     )
 
 
 def values_needed(plan: Plan, site: str) -> dict[ValueAt, list[bytes]]:
     """The values to read before :func:`finish_plan`, by position. ``site``: the one that writes the entry."""
+    here = ValueAt(site, plan.record.decided)
     wanted: dict[ValueAt, list[bytes]] = {}
-    for each in plan.keys:
-        if each.change is None:
+    for each in plan.record.keys:
+        if each.key not in plan.changes:
             wanted.setdefault(each.value, []).append(each.key)
-            wanted.setdefault(ValueAt(site, plan.decided), []).append(each.key)
+            wanted.setdefault(here, []).append(each.key)
     return wanted
 
 
 def finish_plan(plan: Plan, site: str, read: ReadValues) -> LinkEntry:
     """The entry: a whole value is written as its difference from what is there at the position of the decision."""
     values = {at: read(at, keys) for at, keys in values_needed(plan, site).items()}
-    here = ValueAt(site, plan.decided)
+    here = ValueAt(site, plan.record.decided)
     deletes: set[bytes] = set()
     adds: set[bytes] = set()
-    for each in plan.keys:
-        if each.change is not None:
-            deletes.update(each.change.deletes)
-            adds.update(each.change.adds)
+    for each in plan.record.keys:
+        change = plan.changes.get(each.key)
+        if change is not None:
+            deletes.update(change.deletes)
+            adds.update(change.adds)
             continue
         whole, present = values[each.value][each.key], values[here][each.key]
         deletes |= present - whole
         adds |= whole - present
-    keys = [RecordedKey(each.key, *each.version, *each.value) for each in plan.keys]
-    record = LinkRecord(
-        RECORD_VERSION,
-        plan.site,
-        plan.cluster,
-        plan.kind,
-        plan.number,
-        plan.step,
-        plan.begin,
-        plan.to,
-        plan.seen,
-        plan.decided,
-        plan.clock,
-        plan.own_clock,
-        plan.conflicts,
-        plan.waiting,
-        keys,
-    )
-    return LinkEntry(plan.expected, record, sorted(deletes), sorted(adds))
+    return LinkEntry(plan.expected, plan.record, sorted(deletes), sorted(adds))

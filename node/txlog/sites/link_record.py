@@ -63,11 +63,13 @@ class ValueAt(NamedTuple):
 
 class StepKind(StrEnum):
     """``begin``: the record is made, or made again. ``batch``: changes of the other site. ``correction``: keys get
-    the value that won over a write in the window of an import."""
+    the value that won over a write in the window of an import. ``seal``: no entry of the link that was written before
+    it takes effect any more."""
 
     BEGIN = "begin"
     BATCH = "batch"
     CORRECTION = "correction"
+    SEAL = "seal"
 
 
 class RecordedKey(msgspec.Struct, array_like=True, frozen=True):

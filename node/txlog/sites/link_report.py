@@ -8,14 +8,17 @@ import msgspec
 
 
 class LinkState(StrEnum):
-    """``Online``: it imports. ``Unreachable``: a site does not answer; it tries again. ``ClockSkew``: the other site's
-    clock is ahead, so it waits. ``NeedsState``: changes are missing, which only a copy of the data brings.
-    ``OtherCluster``: one of the clusters was founded again. ``NamesDiffer``, ``KeysDiffer``: the manifests of the two
-    sites do not agree. ``Refused``: what the log or the disk holds of the link cannot be read, or a site refuses what
-    the link asks."""
+    """``Online``: it imports. ``GoingOffline``: it was taken offline, and an entry that it has written may still take
+    effect. ``Offline``: nothing is imported until it is online again. ``Unreachable``: a site does not answer; it tries
+    again. ``ClockSkew``: the other site's clock is ahead, so it waits. ``NeedsState``: changes are missing, which only
+    a copy of the data brings. ``OtherCluster``: one of the clusters was founded again. ``NamesDiffer``, ``KeysDiffer``:
+    the manifests of the two sites do not agree. ``Refused``: what the log or the disk holds of the link cannot be read,
+    or a site refuses what the link asks."""
 
     STARTING = "Starting"
     ONLINE = "Online"
+    GOING_OFFLINE = "GoingOffline"
+    OFFLINE = "Offline"
     UNREACHABLE = "Unreachable"
     CLOCK_SKEW = "ClockSkew"
     NEEDS_STATE = "NeedsState"
@@ -31,7 +34,8 @@ class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
     cursor. ``corrections_waiting``: keys that wait for a correction. ``entries``: batches and corrections of the link
     in the log. ``conflicts``: keys of which one write lost. ``ignored``: entries of clients that wrote a record of the
     link. ``key``: what a key is. ``cluster``, ``other_cluster``: the ids of the clusters of ``site`` and ``other``,
-    empty where not known yet."""
+    empty where not known yet. ``lag_entries``, ``lag_seconds``: a :class:`~txlog.sites.link_lag.LinkLag`.
+    ``offline_by``: the site that has taken the link offline, empty: none."""
 
     site: str
     other: str
@@ -48,3 +52,6 @@ class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
     key: str = ""
     cluster: str = ""
     other_cluster: str = ""
+    lag_entries: int = 0
+    lag_seconds: float = 0.0
+    offline_by: str = ""

@@ -63,17 +63,24 @@ class Need(NamedTuple):
     asked: int
 
 
+class LocalEntries(NamedTuple):
+    """``number``: how many. ``oldest``: the stamp of the first one, None where there is none."""
+
+    number: int
+    oldest: int | None
+
+
 class SiteBook:
     """The book of the log of ``site`` on its link from ``other``. ``kind``: what a key is. ``other_cluster``: the id of
     the cluster of ``other``.
 
     ``index``, ``hash``: the entry up to which the log was read. ``clock``: no version up to there has a greater stamp.
-    ``cursor``: the entry of the other site up to which this one has imported. ``heard``: the entry of this site up to
-    which the other one has imported, as its batches say. ``record``: the name of the link's record, None where there
-    is none. ``touched``: the last entry that changed that record. ``ignored``: how many entries wrote a record that is
-    not the next one; a client has written these. ``link_index``: the last entry of the link; ``number``: how many there
-    were. ``last_step``: its kind. ``needs``: keys that wait for a correction. ``dirty``: keys whose rows changed since
-    :meth:`take_dirty`."""
+    ``cursor``: the entry of the other site up to which this one has imported. ``acknowledged``: the entry of this site
+    up to which the other one has imported, as its batches report. ``record``: the name of the link's record, None where
+    there is none. ``touched``: the last entry that changed that record. ``ignored``: how many entries wrote a record
+    that is not the next one; a client has written these. ``link_index``: the last entry of the link; ``number``: how
+    many there were. ``last_step``: its kind. ``needs``: keys that wait for a correction. ``dirty``: keys whose rows
+    changed since :meth:`take_dirty`."""
 
     def __init__(self, site: str, other: str, kind: KeyKind, other_cluster: str = "") -> None:
         self.site = site
@@ -84,7 +91,7 @@ class SiteBook:
         self.hash = b""
         self.clock = 0
         self.cursor = 0
-        self.heard = 0
+        self.acknowledged = 0
         self.record: bytes | None = None
         self.touched = 0
         self.ignored = 0
@@ -97,6 +104,7 @@ class SiteBook:
         self.unclean: list[tuple[int, int]] = []
         self.cursors: list[tuple[int, int]] = []
         self._entries: dict[int, list[bytes]] = {}
+        self._imports: list[int] = []
         self._dirty: set[bytes] = set()
         self._row_count = 0
 
@@ -187,8 +195,10 @@ class SiteBook:
         # Where a client took the record away and brought it back, only its number shows that it is the next one.
         is_next = before is not None and self.record in (None, before) and record.number == self.number + 1
         is_next = is_next and self.link_index <= record.decided < index
+        if record.step is StepKind.SEAL and record.keys:
+            return False
         if record.step is StepKind.BATCH:
-            is_next = is_next and record.begin == self.cursor < record.to and record.seen >= self.heard
+            is_next = is_next and record.begin == self.cursor < record.to and record.seen >= self.acknowledged
         return is_next and changes.keys() <= {each.key for each in record.keys}
 
     def _changes_by_key(self, change: ChangeSet) -> dict[bytes, ChangeSet]:
@@ -220,7 +230,7 @@ class SiteBook:
             else:
                 self._set_need(item.key, Need(item.version, item.value, index))
         if record.step is StepKind.BATCH:
-            self.cursor, self.heard = record.to, record.seen
+            self.cursor, self.acknowledged = record.to, record.seen
             self.cursors.append((index, record.to))
             self.clock = max(self.clock, record.clock + 1)
         if record.step is not StepKind.BEGIN:
@@ -240,6 +250,8 @@ class SiteBook:
     def _keep_row(self, key: bytes, row: KeyChange) -> None:
         self.rows.setdefault(key, []).append(row)
         self._entries.setdefault(row.at, []).append(key)
+        if not row.is_local and self._imports[-1:] != [row.at]:
+            self._imports.append(row.at)
         self._row_count += 1
 
     def _set_need(self, key: bytes, need: Need) -> None:
@@ -255,7 +267,7 @@ class SiteBook:
     def _forget(self) -> None:
         """Drop what the other site has seen. An entry of the link is composed after the one before it, which was after
         anything that the other site had seen then. So no window is forgotten."""
-        bound = self.heard
+        bound = self.acknowledged
         while self._entries and (index := next(iter(self._entries))) <= bound:
             for key in self._entries.pop(index):
                 rows = self.rows[key]
@@ -266,8 +278,9 @@ class SiteBook:
                 self._dirty.add(key)
         self.unclean = [each for each in self.unclean if each[1] > bound]
         self.cursors = self.cursors[max(0, self._cursor_at(bound) - 1) :]
+        self._imports = self._imports[bisect_right(self._imports, bound) :]
 
-    # -- what it says
+    # -- what it holds
 
     @property
     def row_count(self) -> int:
@@ -282,7 +295,7 @@ class SiteBook:
     def version(self, key: bytes) -> Version:
         """The version of a key, where the other site may not have seen its last write; else :data:`NO_VERSION`."""
         last = self.last_change(key)
-        if last is None or last.version.site != self.site or last.version.at <= self.heard:
+        if last is None or last.version.site != self.site or last.version.at <= self.acknowledged:
             return NO_VERSION
         return last.version
 
@@ -293,6 +306,16 @@ class SiteBook:
     def changed_keys(self, after: int) -> Iterator[tuple[int, list[bytes]]]:
         """The entries after an index that changed a key, in order, each with its keys."""
         return ((index, keys) for index, keys in self._entries.items() if index > after)
+
+    def local_entries(self, after: int) -> LocalEntries:
+        """The entries of clients after an index that changed a key."""
+        imports = self._imports[bisect_right(self._imports, after) :]
+        number = sum(1 for _ in self.changed_keys(after)) - len(imports)
+        if not number:
+            return LocalEntries(0, None)
+        known = set(imports)
+        index, keys = next(each for each in self.changed_keys(after) if each[0] not in known)
+        return LocalEntries(number, next(row.version.stamp for row in self.rows[keys[0]] if row.at == index))
 
     def clean_at(self, index: int) -> int:
         """The last entry up to ``index`` after which no key waits for a correction."""

@@ -31,12 +31,15 @@ from txlog.model.errors import (
 )
 from txlog.model.stamp import stamp_ms
 from txlog.sites.batches import Batch, cut_batch
-from txlog.sites.decisions import Value, finish_plan, plan_step
+from txlog.sites.decisions import Value, finish_plan, plan_seal, plan_step
 from txlog.sites.keys import SITES_GRAPH, KeyKind
 from txlog.sites.link_agreement import is_agreed
 from txlog.sites.link_errors import KeysDiffer, NamesDiffer, OtherLink
+from txlog.sites.link_lag import LagMeter, SourceState
 from txlog.sites.link_record import RecordNotRead, ValueAt
 from txlog.sites.link_report import LinkReport, LinkState
+from txlog.sites.link_seal import LinkSeal
+from txlog.sites.link_switches import LinkSwitches
 from txlog.sites.link_update import build_update
 from txlog.sites.log_reader import SiteLogReader, SiteMasters
 from txlog.sites.site_book import NeedsState, SiteBook, SiteEntry
@@ -76,7 +79,7 @@ def state_of(error: TxLogError) -> LinkState:
 
 
 class SiteLink:
-    """The link of ``config``. ``publish(report)`` is called when it has something new to say."""
+    """The link of ``config``. ``publish(report)`` is called when something has changed."""
 
     def __init__(
         self,
@@ -97,6 +100,11 @@ class SiteLink:
         self._open_other: Callable[[str], SiteClient] = lambda url: SiteClient(url, credentials=remote)
         self._here = SiteMasters(config.site, config.masters, SiteClient)
         self._there = SiteMasters(config.other.name, config.other.masters, self._open_other)
+        self._switches = LinkSwitches(self._here, self._there, config.offline, clock)
+        self._seal: LinkSeal | None = None
+        self._is_offline = False
+        self._lag = LagMeter(now_ms())
+        self._source = SourceState(0, None, 0, False)
         self._keys_max = config.keys_max
         self._imported_at = self._reported_at = clock() - 1e6
         self._written: SubmittedEntry | None = None
@@ -125,9 +133,11 @@ class SiteLink:
     def _attempt(self, stop: threading.Event) -> float:
         """Links until something is in the way. Returns the seconds to wait."""
         try:
+            if self._is_still_offline():
+                return RETRY_S
             identity = self._identity = self._read_identity()
             if self.report.cluster != identity.cluster or self.report.other_cluster != identity.other_cluster:
-                self._tell(LinkState.STARTING)  # the other site compares these
+                self._report(LinkState.STARTING)  # the other site compares these
             self._is_agreed = is_agreed(identity, self._there.ask(SiteClient.site_links))
             table = VersionTable(self.table_path, identity)
             try:
@@ -136,7 +146,7 @@ class SiteLink:
                 table.close()
         except (OSError, sqlite3.Error) as broken:
             self._log.warning_rate_limited("LinkFailed", type(broken).__name__, error=str(broken))
-            self._tell(LinkState.REFUSED, error=broken)
+            self._report(LinkState.REFUSED, error=broken)
             return STOPPED_RETRY_S
         except TxLogError as why:
             state = state_of(why)
@@ -144,9 +154,32 @@ class SiteLink:
                 self._log.warning_rate_limited("LinkWaits", why.name, error=str(why))
             else:
                 self._log.warning_rate_limited("LinkStopped", why.name, state=state, error=str(why))
-            self._tell(state, error=why)
+            self._report(state, error=why)
             return RETRY_S if state is LinkState.UNREACHABLE else STOPPED_RETRY_S
         return RETRY_S
+
+    def _is_still_offline(self) -> bool:
+        """Whether there is nothing to do but to wait until the link is online. Then no log is read. Raises
+        :class:`Unavailable` where it is not known."""
+        self._switches.poll()
+        if not self._switches.is_known:
+            raise Unavailable("SwitchesUnknown", "a site does not answer whether this link is offline")
+        self._is_offline = self._is_offline and bool(self._switches.offline_by)
+        if self._is_offline:
+            unread = max(0, self._switches.index - self.report.read)
+            self._source = self._source._replace(unread=unread, is_answering=self._switches.is_answering)
+            self._send(msgspec.structs.replace(self.report, state=LinkState.OFFLINE, error=""))
+        return self._is_offline
+
+    def _is_sealed(self, mine: SiteBook) -> bool:
+        """Whether the link was taken offline, and nothing that it has written takes effect any more."""
+        if not self._switches.offline_by:
+            self._seal = None
+            return False
+        if self._seal is None:
+            self._seal = LinkSeal(self._here.ask(SiteClient.status).stable.index)
+            self._written = None  # It is not written again; the seal makes it void.
+        return self._seal.is_closed(mine)
 
     def _read_identity(self) -> LinkIdentity:
         """Which link this is: the ids of the clusters show whether one was founded again."""
@@ -166,8 +199,13 @@ class SiteLink:
         self._log.info("LinkBegins", site=config.other.name, index=theirs.index, cursor=mine.cursor, new=table.is_new)
         try:
             while not stop.is_set():
+                self._switches.poll(asks_there=other.error is None)
                 self._read(table, own, other)
-                self._tell_progress(mine, theirs, own, other)
+                self._is_offline = self._is_sealed(mine)
+                self._report_progress(mine, theirs, own, other)
+                if self._is_offline:
+                    self._log.info("LinkOffline", site=config.other.name, by=self._switches.offline_by)
+                    return
                 if self._may_write(mine):
                     self._advance(mine, theirs)
         finally:
@@ -242,11 +280,13 @@ class SiteLink:
         written.until = self._clock() + COUNT_WAIT_S
 
     def _compose(self, mine: SiteBook, theirs: SiteBook) -> SubmittedEntry | None:
-        batch = self._next_batch(mine, theirs)
-        plan = plan_step(mine, batch, self._keys_max)
+        if self._seal is not None:
+            plan = plan_seal(mine)
+        else:
+            plan = plan_step(mine, self._next_batch(mine, theirs), self._keys_max)
         if plan is None:
             return None
-        self._planned_keys = len(plan.keys)
+        self._planned_keys = len(plan.record.keys)
         entry = finish_plan(plan, mine.site, lambda at, keys: self._values(mine, theirs, at, keys))
         nonce = secrets.token_hex(8)
         return SubmittedEntry(build_update(entry, nonce).encode(), f"site-{mine.other}-{nonce}", plan.expected)
@@ -260,7 +300,7 @@ class SiteLink:
         ahead_ms = stamp_ms(batch.clock) - self._now_ms()
         if ahead_ms > self._config.max_clock_skew_ms:
             self._log.warning_rate_limited("LinkClockSkew", batch.site, aheadMs=ahead_ms)
-            self._tell(LinkState.CLOCK_SKEW)
+            self._report(LinkState.CLOCK_SKEW)
             return None
         self._imported_at = self._clock()
         return batch
@@ -282,13 +322,20 @@ class SiteLink:
 
     # -- reports
 
-    def _tell_progress(self, mine: SiteBook, theirs: SiteBook, own: SiteLogReader, other: SiteLogReader) -> None:
-        if self._clock() - self._reported_at < REPORT_S:
+    def _report_progress(self, mine: SiteBook, theirs: SiteBook, own: SiteLogReader, other: SiteLogReader) -> None:
+        if self._clock() - self._reported_at < REPORT_S and not self._is_offline:
             return
         self._reported_at = self._clock()
         state, error = self._state_now(mine, own.error or other.error)
         if state is LinkState.ONLINE and self.report.state == LinkState.CLOCK_SKEW and self._has_work(mine, theirs):
             return
+        waiting = theirs.local_entries(mine.cursor)
+        self._source = SourceState(
+            waiting.number,
+            None if waiting.oldest is None else stamp_ms(waiting.oldest),
+            max(0, self._switches.index - theirs.index),
+            other.error is None and self._switches.is_answering,
+        )
         report = LinkReport(
             mine.site,
             mine.other,
@@ -306,6 +353,8 @@ class SiteLink:
         self._send(report)
 
     def _state_now(self, mine: SiteBook, failed: TxLogError | None) -> tuple[LinkState, TxLogError | None]:
+        if self._seal is not None:
+            return (LinkState.OFFLINE, None) if self._is_offline else (LinkState.GOING_OFFLINE, failed)
         if failed is not None:
             return state_of(failed), failed
         if self._voids.is_blocked(mine.touched):
@@ -321,8 +370,14 @@ class SiteLink:
         return LinkState.ONLINE, None
 
     def _send(self, report: LinkReport) -> None:
-        """Report it, with what the other site compares."""
-        known = self._identity
+        """Report it, with the lag, and with what the other site compares."""
+        known, lag = self._identity, self._lag.measure(self._source, self._now_ms())
+        report = msgspec.structs.replace(
+            report,
+            lag_entries=lag.entries,
+            lag_seconds=round(lag.seconds, 1),
+            offline_by=self._switches.offline_by,
+        )
         if known is not None:
             report = msgspec.structs.replace(report, cluster=known.cluster, other_cluster=known.other_cluster)
         self.report = msgspec.structs.replace(report, key=self._config.key)
@@ -332,6 +387,8 @@ class SiteLink:
     def _has_work(mine: SiteBook, theirs: SiteBook) -> bool:
         return any(True for _ in theirs.changed_keys(mine.cursor))
 
-    def _tell(self, state: LinkState, error: Exception | None = None) -> None:
+    def _report(self, state: LinkState, error: Exception | None = None) -> None:
+        """A state in which nothing is imported: the figures are the last ones."""
         text = "" if error is None else f"{type(error).__name__}: {error}"[:500]
-        self._send(LinkReport(self._config.site, self._config.other.name, state, error=text))
+        self._source = self._source._replace(is_answering=False)
+        self._send(msgspec.structs.replace(self.report, state=state, error=text))

@@ -60,7 +60,7 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     hash: bytes
     clock: int
     cursor: int
-    heard: int
+    acknowledged: int
     record: bytes | None
     link_index: int
     number: int

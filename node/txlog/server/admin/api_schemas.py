@@ -45,6 +45,7 @@ from txlog.server.admin.json_schema import (
 from txlog.server.admin.live_schema import LIVE, RECOVERY
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.restore_points import RestorePointRequest
+from txlog.server.admin.site_links import SiteSwitchRequest
 from txlog.server.admin.store_decisions import StoreDecision
 from txlog.server.admin.synchronous_view import AdoptVotesRequest
 from txlog.server.admin.views import BootstrapRequest, DownReport, ForceViewRequest
@@ -87,6 +88,7 @@ _REQUESTS: Final[dict[type[msgspec.Struct], str]] = {
     LinkReport: "LinkReport",
     RehearsalReport: "RehearsalReport",
     RestorePointRequest: "NewRestorePoint",
+    SiteSwitchRequest: "SiteSwitch",
     BulkLoadRequest: "BulkLoad",
     AddMasterRequest: "AddMaster",
     ChangeMasterRequest: "ChangeMaster",

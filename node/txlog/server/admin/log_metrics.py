@@ -15,6 +15,7 @@ from txlog.server.admin.change_set_reports import ChangeSetReports, ChangeSetSta
 from txlog.server.admin.log_retention import LogRetention
 from txlog.server.admin.metric_families import counter, counters, gauge, gauges
 from txlog.server.admin.rehearsal_reports import KnownRehearsals
+from txlog.server.admin.site_reports import SiteReports
 from txlog.server.admin.synchronous_metrics import SynchronousMetrics
 from txlog.server.admin.synchronous_view import SynchronousHandler
 from txlog.server.admin.views import ViewHandler
@@ -37,6 +38,7 @@ class LogMetrics:
         archive: ArchiveReports,
         synchronous: SynchronousHandler,
         change_sets: ChangeSetReports,
+        site_reports: SiteReports,
     ) -> None:
         self._synchronous = SynchronousMetrics(site, synchronous)
         self._context = site
@@ -45,6 +47,7 @@ class LogMetrics:
         self._log_retention = trimming
         self._archive = archive
         self._change_sets = change_sets
+        self._site_reports = site_reports
 
     def collect(self) -> Iterable[Any]:
         """The metric families of one scrape."""
@@ -54,6 +57,7 @@ class LogMetrics:
         yield from self._retention_metrics()
         yield from self._archive_metrics()
         yield from self._change_set_metrics()
+        yield from self._site_reports.collect()
         yield from self._rehearsal_metrics()
         yield from self._synchronous.collect()
         yield from self._trace_metrics()

@@ -255,10 +255,25 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/sites"): _operation(
         "how far the links of this data centre are",
-        _ok(object_of(links=array_of(ANY_OBJECT)), "of each a LinkReport and `reportedSecondsAgo`"),
+        _ok(
+            object_of(
+                links=array_of(ANY_OBJECT),
+                switches=array_of(object_of(site=STRING, offline=BOOLEAN, index=COUNT, manifestOffline=BOOLEAN)),
+                index=COUNT,
+            ),
+            "of each link a LinkReport and `reportedSecondsAgo`; the last switch of each site; the last final entry",
+        ),
     ),
     ("POST", "/txlog/sites"): _operation(
         "how far a link of this data centre is", _ok(object_of(known=COUNT)), body=schema_ref("LinkReport")
+    ),
+    ("PATCH", "/txlog/sites/{name}"): _operation(
+        "take the link with a site offline, or bring it online",
+        {
+            "200": _response("it is stable", object_of(site=STRING, offline=BOOLEAN, index=COUNT)),
+            "202": _response("it is not stable yet", object_of(site=STRING, offline=BOOLEAN, index=nullable(COUNT))),
+        },
+        body=schema_ref("SiteSwitch"),
     ),
     ("POST", "/txlog/rehearsals"): _operation(
         "the result of a rehearsed recovery of this data centre",

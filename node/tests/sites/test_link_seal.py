@@ -1,0 +1,48 @@
+"""A link that was taken offline: when nothing that it has written can take effect any more."""
+
+from __future__ import annotations
+
+from table_steps import NO_CHANGE, link_entry, local_entry
+
+from txlog.sites.decisions import plan_seal
+from txlog.sites.keys import KeyKind
+from txlog.sites.link_record import RecordedKey, StepKind
+from txlog.sites.link_seal import LinkSeal
+from txlog.sites.site_book import SiteBook
+
+KEYS = [RecordedKey(b"<urn:s> <urn:p>", 1, "nyc", 1, "nyc", 1)]
+
+
+def test_a_seal_closes_the_link_that_was_read_up_to_where_it_was_taken_offline() -> None:
+    book = SiteBook("lon", "nyc", KeyKind.PROPERTY)
+    book.apply(link_entry(book, StepKind.BEGIN))
+    seal = LinkSeal(2)
+    book.apply(link_entry(book, StepKind.SEAL))
+    assert not seal.is_closed(book), "a seal of an earlier time offline"
+    book.apply(link_entry(book, StepKind.BATCH, to=1, keys=KEYS))
+    assert not seal.is_closed(book)
+    book.apply(link_entry(book, StepKind.SEAL))
+    assert seal.is_closed(book)
+    book.apply(local_entry(book, NO_CHANGE))
+    assert seal.is_closed(book), "clients write on"
+
+
+def test_without_a_record_nothing_can_take_effect_where_the_log_was_read() -> None:
+    book = SiteBook("lon", "nyc", KeyKind.PROPERTY)
+    assert plan_seal(book) is None
+    assert LinkSeal(0).is_closed(book)
+    assert not LinkSeal(1).is_closed(book), "the record may be in what was not read"
+
+
+def test_a_seal_imports_nothing_and_moves_no_cursor() -> None:
+    book = SiteBook("lon", "nyc", KeyKind.PROPERTY)
+    book.apply(link_entry(book, StepKind.BEGIN))
+    book.apply(link_entry(book, StepKind.BATCH, to=7))
+    plan = plan_seal(book)
+    assert plan is not None
+    assert (plan.expected, plan.record.step, plan.record.keys) == (book.record, StepKind.SEAL, [])
+    before = book.cursor, book.acknowledged, book.number
+    book.apply(link_entry(book, StepKind.SEAL))
+    assert (book.cursor, book.acknowledged, book.number) == (*before[:2], before[2] + 1)
+    book.apply(link_entry(book, StepKind.SEAL, keys=KEYS))
+    assert (book.record, book.ignored) == (None, 1), "a seal with keys is none"

@@ -1,0 +1,122 @@
+"""``/txlog/sites``: how far the links of this data centre are, as their processes report it, and whether they are
+offline. A switch is an entry of the log that no worker executes: all masters know it, and it outlives each of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.model.durability import Durability
+from txlog.model.entry import KIND_SKIP
+from txlog.model.errors import BadInput, NotFound, Refused
+from txlog.model.hashes import content_hash
+from txlog.model.site_switch import (
+    SITE_NAME,
+    SiteSwitch,
+    SwitchOrigin,
+    SwitchState,
+    apply_site_switches,
+    encode_site_switch,
+)
+from txlog.protocol.events import Submission
+from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.site_reports import SiteReports
+from txlog.sites.link_report import LinkReport
+
+PATH: Final = "/txlog/sites"
+REPORT_BYTES_MAX: Final = 16 << 10
+SWITCH_BYTES_MAX: Final = 4096
+_NO_SWITCH: Final = SwitchState(False, False, 0)
+
+
+class SiteSwitchRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """A switch. ``by_manifest``: the manifest has this value now, and had another one."""
+
+    offline: bool
+    by_manifest: bool = False
+
+
+class SiteLinkHandler:
+    """Takes reports of links, and switches links. ``reports``: those that were taken."""
+
+    def __init__(self, site: MasterContext, reports: SiteReports) -> None:
+        self._context = site
+        self._reports = reports
+
+    def routes(self) -> list[Route]:
+        """The paths of this handler."""
+        return [
+            Route("GET", PATH, self.get),
+            Route("POST", PATH, self.report),
+            Route("PATCH", f"{PATH}/{{name}}", self.change),
+        ]
+
+    async def report(self, request: Request, _: Mapping[str, str]) -> Response:
+        """Takes the report of a link. Answers ``{"known"}``: how many links are known."""
+        try:
+            report = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=LinkReport)
+        except DECODE_ERRORS as wrong:
+            raise BadInput(f'expected {{"site", "other", "state", ...}}: {wrong}') from None
+        return json_response({"known": self._reports.take(report)})
+
+    async def get(self, _request: Request, _: Mapping[str, str]) -> Response:
+        """``{"links", "switches", "index"}``: the reports (:meth:`SiteReports.describe`), the last switch of each site
+        that had one, and the last final entry of the log."""
+        log = self._context.status.log_state
+        switches = [
+            {**_describe(name, state), "manifestOffline": state.manifest_offline}
+            for name, state in sorted(self._switches().items())
+        ]
+        index = 0 if log is None else log.final_index
+        return json_response({"links": self._reports.describe(), "switches": switches, "index": index})
+
+    async def change(self, request: Request, parameters: Mapping[str, str]) -> Response:
+        """Appends a switch, unless the last one of this site has the same value. The answer comes when it is stable;
+        202 without ``index`` when it is not stable within the write time-out: it may become so."""
+        name = parameters["name"]
+        try:
+            wanted = msgspec.json.decode(await read_body(request, SWITCH_BYTES_MAX), type=SiteSwitchRequest)
+        except DECODE_ERRORS as wrong:
+            raise BadInput(f'expected {{"offline": true}} or {{"offline": false}}: {wrong}') from None
+        if re.fullmatch(SITE_NAME, name) is None:
+            raise BadInput(f"{name[:80]!r} is no name of a site")
+        linked = self._reports.other_sites()
+        if not wanted.by_manifest and name not in linked:
+            known = ", ".join(sorted(linked)) or "none"
+            raise NotFound(f"no link from {name} was reported to this master; known: {known}")
+        before = self._switches().get(name, _NO_SWITCH)
+        if wanted.offline == (before.manifest_offline if wanted.by_manifest else before.is_offline):
+            return json_response(_describe(name, before))
+        origin = SwitchOrigin.MANIFEST if wanted.by_manifest else SwitchOrigin.OPERATOR
+        await self._append(encode_site_switch(SiteSwitch(name, wanted.offline, origin), secrets.token_hex(12)))
+        found = self._switches().get(name, before)
+        if found.at == before.at:
+            return json_response({"site": name, "offline": wanted.offline, "index": None}, 202)
+        self._context.log.info("SiteSwitched", site=name, offline=found.is_offline, index=found.at)
+        return json_response(_describe(name, found))
+
+    async def _append(self, key: str) -> None:
+        submission = Submission(KIND_SKIP, key, b"", content_hash(KIND_SKIP, key, b""))
+        write = self._context.loop.write([submission], Durability.SYNCED)
+        await self._context.durability.wait_for(write.reached, self._context.config.write_timeout_s)
+        answer = write.answers[0] if write.answers else None
+        if isinstance(answer, Refused):
+            raise answer
+
+    def _switches(self) -> dict[str, SwitchState]:
+        """By site, of stable switches."""
+        log = self._context.status.log_state
+        if log is None:
+            return {}
+        stable = self._context.durability.stable.value
+        return apply_site_switches((index, key) for key, index in log.skips.items() if index <= stable)
+
+
+def _describe(name: str, state: SwitchState) -> dict[str, Any]:
+    return {"site": name, "offline": state.is_offline, "index": state.at}
