@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from txlog.backup.folder_target import FolderTarget
-from txlog.bulk.bulk_errors import BulkKeyForgotten, NoRoom
+from txlog.bulk.bulk_errors import BulkKeyForgotten, BulkPartDamaged, NoRoom, TooLate
 from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadOutcome, LoadSource
 from txlog.bulk.load_run import BulkSite
 from txlog.bulk.load_writer import build_manifest, write_parts
@@ -24,9 +24,10 @@ from txlog.cli.bulk_commands import (
     _Setting,
 )
 from txlog.cli.cli_cluster import CliCluster
+from txlog.cli.main import handle_errors
 from txlog.cli.rdf_chunks import open_source
 from txlog.model.bulk_entry import BulkReference
-from txlog.model.errors import BadInput, SystemGraphNamed, Unavailable
+from txlog.model.errors import BadInput, SystemGraphNamed, TxLogError, Unavailable
 
 CLUSTER, LOAD = "0a" * 16, "01" * 16
 SOURCES = [LoadSource("a.nt", 10, "ab" * 16)]
@@ -158,6 +159,26 @@ def test_the_states_of_a_load(setting: _Setting) -> None:
     folder.write_outcome(LoadOutcome("uk-1.1.1", 7, 1.0))
     states.append(_describe_load(folder)["state"])
     assert states == ["Writing", "Staged", "Committed", "Loaded"]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (BulkPartDamaged("x"), "PartDamaged: x"),
+        (BulkKeyForgotten("x"), "KeyForgotten: x"),
+        (TooLate("x"), "TooLate: x"),
+        (BadInput("x"), "x"),
+    ],
+)
+def test_an_error_is_shown_by_the_name_that_the_page_lists(
+    capsys: pytest.CaptureFixture[str], error: TxLogError, shown: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(SystemExit):
+        handle_errors(fail)
+    assert capsys.readouterr().err == f"{shown}\n"
 
 
 def test_a_disk_with_too_little_room_is_named(setting: _Setting, tmp_path: Path) -> None:
