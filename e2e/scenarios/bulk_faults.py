@@ -10,6 +10,7 @@ damaged     a bit of a part is flipped, on the first target or the second
 slow        a store is stopped for some seconds
 split       the data centres lose each other until each side goes on alone, and are joined
 twice       two commands of the same file
+abort       ``txlog bulk abort`` of what a killed command has left
 =========== ================================================================================================
 
 Then the command is repeated until it ends well. After each: the entry is in force once, every store has each quad of
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from e2e.lib.checks import Verdict, check_counters, check_log, check_worker
+from e2e.lib.cluster.local import run_txlog
 from e2e.lib.cluster.stopped_loads import STEPS, CommandEnd, LoadCommand
 from e2e.lib.cluster.supervised import SupervisedCluster, supervised_up
 from e2e.lib.cluster.tried_loads import PartialReads, TriedLoad, read_system
@@ -38,9 +40,10 @@ from e2e.lib.history import counter_raises, logged_operations
 from e2e.lib.load.writers import RetryingSender, WriteClients, WriteMix, rotated
 from e2e.lib.readers import read_log, read_worker
 from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
-from e2e.lib.wait import wait_until
+from e2e.lib.wait import NotYet, wait_until
 from e2e.scenarios.split_demo import SIDES, SplitScenario, manifests
 from txlog.cli.content_verification import compare_contents
+from txlog.client.bulk_calls import BulkCalls
 
 STATE: Final = Path(".txlog-bulk-faults")
 QUADS: Final = 45_000
@@ -119,6 +122,8 @@ class BulkFaults:
         yield FaultCase("deciding", "slow store", self._slow)
         yield FaultCase(LANDING, "slow store", self._slow_landing)
         yield FaultCase("copied", "twice", self._twice)
+        for step in ("writing", "held", "decided"):
+            yield FaultCase(step, "command killed, then abort", self._abort)
         for step in ("held", "decided"):
             yield FaultCase(step, "split", self._split)
 
@@ -151,6 +156,7 @@ class BulkFaults:
     def _meet(self, case: FaultCase) -> tuple[TriedLoad, CommandEnd]:
         for _ in range(MET_MAX):
             self._await_ready()
+            self._await_forgotten()
             tried = self._new_round()
             command = LoadCommand(tried.file, self.cluster.state.root, "decided" if case.step == LANDING else case.step)
             try:
@@ -193,12 +199,25 @@ class BulkFaults:
 
     def _await_ready(self) -> None:
         def probe() -> bool:
+            states = {name: found.state for name, found in self.cluster.workers().items()}
+            if set(states.values()) != {"Working"} or len(states) < len(self.cluster.topology.workers):
+                raise NotYet(f"{states}")
             return self.cluster.is_joined() and not self.cluster.late_pipelines()
 
-        wait_until("all masters are joined, and all pipelines work", READY_S, probe, pause_s=0.2)
+        wait_until("all masters are joined, and all workers work", READY_S, probe, pause_s=0.2)
+
+    def _await_forgotten(self) -> None:
+        """What a killed command has asked for is forgotten after half a minute; another load is refused until then."""
+
+        def probe() -> bool:
+            prepared = [load for load in map(find_prepared, self.cluster.masters) if load]
+            if prepared:
+                raise NotYet(f"{prepared} are prepared")
+            return True
+
+        wait_until("no load is prepared", READY_S, probe, pause_s=0.2)
 
     def _settle(self) -> None:
-        self._await_ready()
         self.cluster.wait_converged(SETTLE_S)
 
     # -- faults
@@ -311,6 +330,20 @@ class BulkFaults:
         ends = [command.wait(), second.wait()]
         return next((end for end in ends if end.code != 0 and IN_ALREADY not in end.text), ends[0])
 
+    def _abort(self, tried: TriedLoad, command: LoadCommand) -> CommandEnd:
+        """Before the decision the load never happens, and behind it an abort is refused."""
+        ended = command.kill()
+        self.killed += 1
+        folder = tried.folder_at(SIDES[0])
+        is_decided, refusal = folder.read_decision() is not None, ""
+        try:
+            run_txlog("bulk", "abort", folder.load, "--yes", "--state", self.cluster.state.root)
+        except CannotMeasure as refused:
+            refusal = str(refused)
+        if ("cannot be aborted" in refusal) != is_decided or bool(refusal) != is_decided:
+            raise CannotMeasure(f"decided: {is_decided}, and the abort: {refusal or 'done'}")
+        return ended
+
     def _split(self, tried: TriedLoad, command: LoadCommand) -> CommandEnd:
         story = SplitScenario(self.cluster)
         story.cut()
@@ -322,6 +355,16 @@ class BulkFaults:
             story.heal()
         story.wait_state("Joined", SETTLE_S)
         return ended
+
+
+def find_prepared(url: str) -> str:
+    """The load that a master's data centre prepares; empty: none."""
+    calls = BulkCalls(url, 5.0)
+    try:
+        found = calls.describe().preparing
+    finally:
+        calls.close()
+    return "" if found is None else found.id
 
 
 # -- the end

@@ -354,6 +354,14 @@ BULK_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "B18",
+        "bulk-errors-without-names",
+        "txlog/cli/main.py",
+        "    is_listed = type(error).__module__ == bulk_errors.__name__\n",
+        "    is_listed = not error\n",
+        f"{_COMMANDS}test_an_error_is_shown_by_the_name_that_the_page_lists",
+    ),
+    _mutant(
+        "B18",
         "bulk-manifest-believed",
         FILES,
         "        if sha256(data).hexdigest() != reference.manifest:\n",
