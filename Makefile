@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
+.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -197,6 +197,9 @@ rehearse: native ## a recovery rehearsed beside a running cluster, by hand, by s
 
 bulk: native ## a file goes into every worker beside the log, while clients write and read (QUADS=1000000)
 	@$(BIN)/python -m e2e.scenarios.bulk_load $(if $(QUADS),--quads $(QUADS))
+
+bulk-faults: native ## kill -9 of everything at every step of a bulk load, full disks, damaged parts, splits: in everywhere or nowhere (ONLY="landing: store,twice" SEED=n)
+	@$(BIN)/python -m e2e.scenarios.bulk_faults $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED))
 
 lost-everything: native ## kill -9 of two data centres under load, all disks deleted: a new cluster from the archive alone (SECONDS=10)
 	$(BIN)/python -m e2e.scenarios.total_loss $(if $(SECONDS),--seconds $(SECONDS))

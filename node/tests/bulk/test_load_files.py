@@ -39,6 +39,13 @@ def written(at: LoadFolder, lines: bytes, part_bytes: int = 100) -> BulkReferenc
     return at.write_manifest(build_manifest(request, write_parts(at, pieces, lambda _: None, part_bytes)))
 
 
+class FaultyTarget(FolderTarget):
+    """A disk that keeps something else than it was given."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        return super().create(key, data[:-1] if key.endswith(".zst") else data)
+
+
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     lines = b"".join(map(line, range(20)))
     at = folder(tmp_path)
@@ -126,17 +133,27 @@ def test_a_copy_is_read_back_before_it_is_complete(tmp_path: Path) -> None:
     home, there = folder(tmp_path / "uk"), folder(tmp_path / "us")
     lines = b"".join(map(line, range(20)))
     reference = written(home, lines)
-    manifest = stage_load(home, there, reference, lambda _: None)
-    assert b"".join(read_quads(there, reference)) == lines
-    damaged = tmp_path / "us" / there.part_key(manifest.parts[-1])
-    damaged.write_bytes(b"other")
-    (tmp_path / "us" / there.key("manifest.json")).unlink()
+    faulty = LoadFolder(FaultyTarget(tmp_path / "us"), CLUSTER, LOAD)
     with pytest.raises(BulkPartDamaged, match=r"us"):
-        stage_load(home, there, reference, lambda _: None)
+        stage_load(home, faulty, reference, lambda _: None)
     assert there.find_reference() is None, "what is not complete has no manifest"
-    damaged.unlink()
     stage_load(home, there, reference, lambda _: None)
     assert there.find_reference() == reference
+    assert b"".join(read_quads(there, reference)) == lines
+
+
+def test_a_damaged_copy_is_made_again(tmp_path: Path) -> None:
+    home, there = folder(tmp_path / "uk"), folder(tmp_path / "us")
+    lines = b"".join(map(line, range(20)))
+    reference = written(home, lines)
+    part = stage_load(home, there, reference, lambda _: None).parts[-1]
+    copy = tmp_path / "us" / there.part_key(part)
+    inode = copy.stat().st_ino
+    stage_load(home, there, reference, lambda _: None)
+    assert copy.stat().st_ino == inode, "a sound one stays"
+    copy.write_bytes(b"other")
+    stage_load(home, there, reference, lambda _: None)
+    assert b"".join(read_quads(there, reference)) == lines
 
 
 @pytest.mark.parametrize(

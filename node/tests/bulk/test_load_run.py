@@ -13,11 +13,19 @@ from master_cluster import Cluster
 
 from txlog.backup.folder_target import FolderTarget
 from txlog.bulk import load_run
-from txlog.bulk.bulk_errors import KeyForgotten, LoadAborted, NotReady, UnknownKind
+from txlog.bulk.bulk_errors import BulkKeyForgotten, LoadAborted, NotReady, UnknownKind
 from txlog.bulk.load_files import LoadFolder
-from txlog.bulk.load_run import BulkSite, await_loaded, check_sites, commit_load, give_up, prepare_load
+from txlog.bulk.load_run import (
+    BulkSite,
+    _join_reports,
+    await_loaded,
+    check_sites,
+    commit_load,
+    give_up,
+    prepare_load,
+)
 from txlog.client import MasterClient, WorkerReport
-from txlog.client.bulk_calls import BulkCalls
+from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
 from txlog.client.responses import BulkProgress, BulkRequest, JsonMarker
 from txlog.model.bulk_entry import BulkReference, bulk_key, encode_bulk_load
 from txlog.model.errors import BadInput, Conflict, KeyTaken, Unavailable, Unsupported
@@ -60,15 +68,33 @@ async def run(clusters: Callable[..., Cluster], tmp_path: Path) -> Run:
 
 
 async def test_each_pipeline_has_to_say_that_it_knows_bulk_loads(run: Run) -> None:
-    await run.fails(UnknownKind, "the pipeline of w-1 .uk. says nothing", check_sites, [run.site])
     await asyncio.to_thread(run.pipeline.report, None)
-    await run.fails(UnknownKind, "w-1", check_sites, [run.site])
+    await run.fails(UnknownKind, "the pipeline of w-1 .uk. says nothing", check_sites, [run.site])
     await asyncio.to_thread(run.pipeline.report, BulkProgress(error="the engine fuseki cannot hold a load back"))
     await run.fails(NotReady, "w-1 .uk.: the engine fuseki", check_sites, [run.site])
     await asyncio.to_thread(run.pipeline.report, BulkProgress("held"), "Unreachable")
     await run.fails(NotReady, "no worker of uk works", check_sites, [run.site])
     await asyncio.to_thread(run.pipeline.report, BulkProgress("held"))
     await asyncio.to_thread(check_sites, [run.site])
+
+
+async def test_a_worker_without_a_report_is_waited_for(run: Run) -> None:
+    """A master that was just started has none of any worker."""
+    await run.fails(NotReady, "w-1 .uk.: its pipeline has not reported", check_sites, [run.site])
+    given = ([run.site], REFERENCE, 0.0, lambda _: None)
+    await run.fails(NotReady, "w-1 .uk.: its pipeline has not reported", prepare_load, *given)
+    looks: list[int] = []
+    await asyncio.to_thread(await_loaded, [run.site], REFERENCE, 3, 0.6, lambda made: looks.append(made.ready))
+    assert len(looks) > 1, "the load may be in, or not"
+
+
+def test_a_report_that_any_master_has_counts() -> None:
+    def answer(*workers: BulkWorker) -> BulkLoads:
+        return BulkLoads("uk", None, list(workers))
+
+    new, old = BulkWorker("w-1"), BulkWorker("w-1", "oxigraph", "Working", 3)
+    later, other = BulkWorker("w-1", "oxigraph", "Blocked", 4), BulkWorker("w-2")
+    assert _join_reports([answer(new), answer(old, other), answer(later)]) == [old, other]
 
 
 async def test_each_master_has_to_answer(run: Run) -> None:
@@ -144,7 +170,8 @@ async def test_no_entry_is_written_whose_key_may_be_forgotten(run: Run, monkeypa
     began = time.monotonic()
     await run.fails(Unavailable, "the same command continues", commit_load, run.site.folder, [away], REFERENCE, 2.0)
     assert time.monotonic() - began < 10.0, "it ends with the key"
-    await run.fails(KeyForgotten, f"bulk.{LOAD}", commit_load, run.site.folder, [run.site], REFERENCE, 2.0)
+    assert BulkKeyForgotten("x").name == "KeyForgotten"
+    await run.fails(BulkKeyForgotten, f"bulk.{LOAD}", commit_load, run.site.folder, [run.site], REFERENCE, 2.0)
     with MasterClient(run.url) as master:
         assert (await asyncio.to_thread(master.status)).log.index == 0
 

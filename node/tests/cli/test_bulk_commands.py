@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from txlog.backup.folder_target import FolderTarget
-from txlog.bulk.bulk_errors import KeyForgotten, NoRoom
+from txlog.bulk.bulk_errors import BulkKeyForgotten, BulkPartDamaged, NoRoom, TooLate
 from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadOutcome, LoadSource
 from txlog.bulk.load_run import BulkSite
 from txlog.bulk.load_writer import build_manifest, write_parts
@@ -24,8 +24,10 @@ from txlog.cli.bulk_commands import (
     _Setting,
 )
 from txlog.cli.cli_cluster import CliCluster
+from txlog.cli.main import handle_errors
 from txlog.cli.rdf_chunks import open_source
-from txlog.model.errors import BadInput, SystemGraphNamed, Unavailable
+from txlog.model.bulk_entry import BulkReference
+from txlog.model.errors import BadInput, SystemGraphNamed, TxLogError, Unavailable
 
 CLUSTER, LOAD = "0a" * 16, "01" * 16
 SOURCES = [LoadSource("a.nt", 10, "ab" * 16)]
@@ -76,7 +78,7 @@ def test_a_load_of_unknown_outcome_is_continued_while_its_key_is_known(
     folder.decide("commit", time.time() - 1700)
     assert _find_request(setting, SOURCES, "urn:g", again=False) == folder.read_request()
     monkeypatch.setattr(bulk_commands, "_key_retention", lambda _: 3300.0)
-    with pytest.raises(KeyForgotten, match="with --again"):
+    with pytest.raises(BulkKeyForgotten, match="with --again"):
         _find_request(setting, SOURCES, "urn:g", again=False)
     assert _find_request(setting, SOURCES, "urn:g", again=True) is None, "a load of its own"
 
@@ -98,6 +100,23 @@ def test_parts_of_a_committed_load_stay(setting: _Setting, tmp_path: Path, decis
     with open_source(str(tmp_path / "broken.nt")) as source, pytest.raises(BadInput, match=r"broken.nt:1"):
         run.write_and_stage([source], None)
     assert home.target.create(home.part_key(part), b"") == (decision is None)
+
+
+def test_a_damaged_part_is_written_again_from_the_same_files(setting: _Setting, tmp_path: Path) -> None:
+    run = run_of(setting)
+    home = setting.places[0].folder(LOAD)
+    file = tmp_path / "a.nt"
+    file.write_text("<urn:a> <urn:p> _:b .\n")
+
+    def write() -> BulkReference:
+        with open_source(str(file)) as source:
+            return run.write_and_stage([source], "urn:g")[0]
+
+    first = write()
+    (part,) = home.read_manifest(first).parts
+    (tmp_path / home.part_key(part)).write_bytes(b"other")
+    assert write() == first
+    assert home.read_part(part)
 
 
 def test_where_a_load_is_in_the_log_is_noted_before_the_workers_are_waited_for(
@@ -140,6 +159,26 @@ def test_the_states_of_a_load(setting: _Setting) -> None:
     folder.write_outcome(LoadOutcome("uk-1.1.1", 7, 1.0))
     states.append(_describe_load(folder)["state"])
     assert states == ["Writing", "Staged", "Committed", "Loaded"]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (BulkPartDamaged("x"), "PartDamaged: x"),
+        (BulkKeyForgotten("x"), "KeyForgotten: x"),
+        (TooLate("x"), "TooLate: x"),
+        (BadInput("x"), "x"),
+    ],
+)
+def test_an_error_is_shown_by_the_name_that_the_page_lists(
+    capsys: pytest.CaptureFixture[str], error: TxLogError, shown: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(SystemExit):
+        handle_errors(fail)
+    assert capsys.readouterr().err == f"{shown}\n"
 
 
 def test_a_disk_with_too_little_room_is_named(setting: _Setting, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_body_without_an_answer_may_still_land(site: BulkStoreSite, monkeypatc
         (http.client.BadStatusLine("x"), BodyPhase.UNKNOWN),
         (ValueError("x"), BodyPhase.UNKNOWN),
         (ConnectionResetError(), BodyPhase.CLOSED),
-        (http.client.RemoteDisconnected(), BodyPhase.CLOSED),
+        (http.client.RemoteDisconnected("closed"), BodyPhase.CLOSED),
         (http.client.IncompleteRead(b""), BodyPhase.CLOSED),
     ],
 )

@@ -66,11 +66,16 @@ class LoadAborted(Refused):
     reason: ClassVar[str] = "LoadAborted"
 
 
-class KeyForgotten(Refused):
+class BulkKeyForgotten(Refused):
     """It was decided so long ago that a load happens that its entry cannot be written under its key again."""
 
     status = 409
     reason: ClassVar[str] = "KeyForgotten"
+
+    @property
+    def name(self) -> str:
+        """The name that commands show."""
+        return "KeyForgotten"
 
 
 class NoSuchLoad(Refused):

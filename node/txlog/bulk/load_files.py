@@ -220,6 +220,16 @@ class LoadFolder:
             raise self.damaged(name, f"it has {len(data):,} bytes, and is not what was written ({part.bytes:,} bytes)")
         return data
 
+    def discard_damaged(self, part: LoadPart) -> bool:
+        """Deletes a part that is not what was written, so that it can be written again. Returns whether there is a
+        sound one."""
+        try:
+            self.read_part(part)
+        except BulkPartDamaged:
+            self.target.delete([self.part_key(part)])
+            return False
+        return True
+
     def unfold_part(self, part: LoadPart, data: bytes) -> Iterator[bytes]:
         """The N-Quads of a part in pieces. :class:`BulkPartDamaged` unless they are as many as the manifest says."""
         lines = plain = 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.apply import WorkerState
-from txlog.bulk.bulk_errors import KeyForgotten, LoadAborted, NotReady, UnknownKind
+from txlog.bulk.bulk_errors import BulkKeyForgotten, LoadAborted, NotReady, UnknownKind
 from txlog.bulk.load_files import LoadFolder
 from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
 from txlog.client.errors import MasterUnreachable, MethodNotAllowed
@@ -25,6 +25,9 @@ KEY_SHARE: Final = 0.5
 """An entry whose outcome is unknown is written again within this share of ``keyRetention`` after the decision."""
 HELD: Final = "Held"
 FAILED: Final = "Failed"
+UNREPORTED: Final = "Unknown"
+"""The state of a worker of which a master has no report."""
+NO_REPORT: Final = "its pipeline has not reported it since the master was started; try again"
 
 
 class BulkSite(NamedTuple):
@@ -52,21 +55,36 @@ def check_sites(sites: Sequence[BulkSite]) -> None:
     unknown: list[str] = []
     reasons: list[str] = []
     for site in sites:
-        found: BulkLoads | None = None
+        answers: list[BulkLoads] = []
         for master in site.masters:
             try:
-                found = master.describe()
+                answers.append(master.describe())
             except (NotFound, MethodNotAllowed):
                 unknown.append(f"{master.url} is of an earlier version")
             except TxLogError as error:
                 reasons.append(f"{master.url} does not answer ({error})")
-        if found is not None:
-            unknown += [_unknown(site, worker) for worker in found.workers if worker.bulk is None]
-            reasons += list(_unfit(site, found.workers))
+        if answers:
+            workers = _join_reports(answers)
+            unknown += [_unknown(site, worker) for worker in workers if _is_of_earlier_version(worker)]
+            reasons += list(_unfit(site, workers))
     if unknown:
         raise UnknownKind(f"{'; '.join(unknown)}. Upgrade first, or load with txlog load")
     if reasons:
         raise NotReady("; ".join(reasons))
+
+
+def _join_reports(answers: Sequence[BulkLoads]) -> list[BulkWorker]:
+    """Each worker as the first master has it that has a report of it: one that was just started has none yet."""
+    found: dict[str, BulkWorker] = {}
+    for worker in (worker for answer in answers for worker in answer.workers):
+        if worker.name not in found or found[worker.name].state == UNREPORTED:
+            found[worker.name] = worker
+    return list(found.values())
+
+
+def _is_of_earlier_version(worker: BulkWorker) -> bool:
+    """Not where no pipeline has reported since the master was started."""
+    return worker.bulk is None and worker.state != UNREPORTED
 
 
 def _unknown(site: BulkSite, worker: BulkWorker) -> str:
@@ -75,6 +93,8 @@ def _unknown(site: BulkSite, worker: BulkWorker) -> str:
 
 def _unfit(site: BulkSite, workers: Sequence[BulkWorker]) -> Iterator[str]:
     for worker in workers:
+        if worker.bulk is None and worker.state == UNREPORTED:
+            yield f"{worker.name} ({site.name}): {NO_REPORT}"
         if worker.bulk is not None and not worker.bulk.mode:
             yield f"{worker.name} ({site.name}): {worker.bulk.error}"
     if not any(worker.state == WorkerState.WORKING for worker in workers):
@@ -91,13 +111,15 @@ def prepare_load(
         missing: list[str] = []
         workers = [(site, worker) for site in sites for worker in ask_again(site, load)]
         working = [(site, worker) for site, worker in workers if worker.state == WorkerState.WORKING]
+        missing += [f"{w.name} ({site.name}): {NO_REPORT}" for site, w in workers if w.state == UNREPORTED]
         for site, worker in working:
             phase = worker.bulk.phase if worker.bulk is not None and worker.bulk.load == load.id else ""
             if phase == FAILED:
                 raise NotReady(f"{worker.name} ({site.name}): {worker.bulk.error if worker.bulk else phase}")
             if phase != HELD:
                 missing.append(f"{worker.name} ({site.name}): {_explain(worker, phase)}")
-        on_progress(PreparationProgress(_sent(workers, load), len(working) - len(missing), len(working)))
+        ready = max(0, len(working) - len(missing))
+        on_progress(PreparationProgress(_sent(workers, load), ready, len(working)))
         if working and not missing:
             return
         if time.monotonic() > until:
@@ -116,30 +138,27 @@ def _sent(workers: Sequence[tuple[BulkSite, BulkWorker]], load: BulkReference) -
 
 
 def ask_again(site: BulkSite, load: BulkReference) -> list[BulkWorker]:
-    """Asks every master of a data centre for the preparation, so that none forgets it. The workers, as the first one
-    that answers has them. A refusal of a master is raised."""
-    found: BulkLoads | None = None
-    last: TxLogError | None = None
-    for master in site.masters:
-        try:
-            answer = master.prepare(load)
-            found = found or answer
-        except (MasterUnreachable, Unavailable) as error:
-            last = error
-    if found is None:
-        raise NotReady(f"no master of {site.name} answers: {last}")
-    return found.workers
+    """Asks every master of a data centre for the preparation, so that none forgets it. The workers, as the masters
+    that answer have them. A refusal of a master is raised."""
+    return _ask_masters(site, lambda master: master.prepare(load))
 
 
 def describe_workers(site: BulkSite) -> list[BulkWorker]:
-    """The workers of a data centre, as the first master that answers has them."""
+    """The workers of a data centre, as the masters that answer have them."""
+    return _ask_masters(site, lambda master: master.describe())
+
+
+def _ask_masters(site: BulkSite, ask: Callable[[BulkCalls], BulkLoads]) -> list[BulkWorker]:
+    answers: list[BulkLoads] = []
     last: TxLogError | None = None
     for master in site.masters:
         try:
-            return master.describe().workers
+            answers.append(ask(master))
         except (MasterUnreachable, Unavailable) as error:
             last = error
-    raise NotReady(f"no master of {site.name} answers: {last}")
+    if not answers:
+        raise NotReady(f"no master of {site.name} answers: {last}")
+    return _join_reports(answers)
 
 
 def give_up(sites: Sequence[BulkSite], load: str) -> None:
@@ -157,9 +176,9 @@ def append_time_left(decided_at: float, retention_s: float) -> float:
     return KEY_SHARE * retention_s - (time.time() - decided_at)
 
 
-def forgotten_key(load: str, decided_at: float, retention_s: float) -> KeyForgotten:
+def forgotten_key(load: str, decided_at: float, retention_s: float) -> BulkKeyForgotten:
     """The error where :func:`append_time_left` has nothing left."""
-    return KeyForgotten(
+    return BulkKeyForgotten(
         f"it was decided {(time.time() - decided_at) / 3600:.1f} hours ago that the load {load} happens, and its key "
         f"may be forgotten (keyRetention {retention_s:g} s); look for bulk.{load} with txlog log, and load with "
         "--again where it is not"
@@ -168,7 +187,7 @@ def forgotten_key(load: str, decided_at: float, retention_s: float) -> KeyForgot
 
 def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference, retention_s: float) -> str:
     """Decides that the load happens, and appends its entry. Returns the transaction. ``retention_s``: for how long the
-    masters know its key. :class:`LoadAborted` where it was decided otherwise, :class:`KeyForgotten` where it was
+    masters know its key. :class:`LoadAborted` where it was decided otherwise, :class:`BulkKeyForgotten` where it was
     decided too long ago. :class:`~txlog.model.errors.Unavailable`: not known yet; the same call continues."""
     decision = home.decide("commit", time.time())
     if decision.decision != "commit":
@@ -205,7 +224,8 @@ def await_loaded(
         workers = [(site.name, worker) for site in sites for worker in describe_workers(site)]
         done = [worker for _, worker in workers if worker.index >= index]
         on_progress(PreparationProgress(load.quads * len(done), len(done), len(workers)))
-        waits = [w for _, w in workers if w.index < index and w.state in (WorkerState.WORKING, WorkerState.BLOCKED)]
+        awaited = (WorkerState.WORKING, WorkerState.BLOCKED, UNREPORTED)
+        waits = [w for _, w in workers if w.index < index and w.state in awaited]
         if (done and not waits) or time.monotonic() > until:
             return workers
         time.sleep(POLL_S)

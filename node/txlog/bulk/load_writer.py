@@ -47,8 +47,8 @@ def build_manifest(request: LoadIntent, parts: list[LoadPart]) -> LoadManifest:
 
 
 def stage_load(home: LoadFolder, to: LoadFolder, reference: BulkReference, on_part: PartCallback) -> LoadManifest:
-    """Makes the load complete on the target of a data centre: each part is copied unless it is there, read back, and
-    proved by its hash. The manifest is written last. ``to`` may be ``home``: then everything is read back.
+    """Makes the load complete on the target of a data centre: each part is copied unless a sound one is there, read
+    back, and proved by its hash. The manifest is written last. ``to`` may be ``home``: then everything is read back.
 
     :class:`~txlog.bulk.bulk_errors.BulkPartDamaged` for a part that is not what was written, and
     :class:`~txlog.model.errors.SystemGraphNamed` for quads that no worker may hold."""
@@ -56,7 +56,7 @@ def stage_load(home: LoadFolder, to: LoadFolder, reference: BulkReference, on_pa
     is_copy = to.target.location != home.target.location
     for part in manifest.parts:
         if is_copy:
-            to.target.create(to.part_key(part), home.read_part(part))
+            _copy_part(home, to, part)
         for lines in batch_lines(to.unfold_part(part, to.read_part(part)), CHUNK_BYTES):
             _check_lines(to, part, lines)
         on_part(part)
@@ -64,6 +64,12 @@ def stage_load(home: LoadFolder, to: LoadFolder, reference: BulkReference, on_pa
         to.create_request(home.read_request())
         to.write_manifest(manifest)
     return to.read_manifest(reference)
+
+
+def _copy_part(home: LoadFolder, to: LoadFolder, part: LoadPart) -> None:
+    data = home.read_part(part)
+    if not to.target.create(to.part_key(part), data) and not to.discard_damaged(part):
+        to.target.create(to.part_key(part), data)
 
 
 def _check_lines(folder: LoadFolder, part: LoadPart, lines: bytes) -> None:

@@ -195,7 +195,7 @@ class _LoadRun:
     def write_and_stage(self, opened: Sequence[RdfSource], graph: str | None) -> tuple[BulkReference, LoadManifest]:
         """The parts of the files, on the target of each data centre, each read back."""
         reference = self._home.find_reference()
-        if reference is None:
+        if reference is None or not self._has_sound_parts(reference):
             try:
                 reference = self._write(opened, graph)
             except BadInput:
@@ -216,6 +216,11 @@ class _LoadRun:
 
                 stage_load(self._home, site.folder, reference, on_part)
         return reference, manifest
+
+    def _has_sound_parts(self, reference: BulkReference) -> bool:
+        """A damaged part of an earlier attempt is deleted. The same files give the same parts again."""
+        are_sound = [self._home.discard_damaged(part) for part in self._home.read_manifest(reference).parts]
+        return all(are_sound)
 
     def _write(self, opened: Sequence[RdfSource], graph: str | None) -> BulkReference:
         progress = SourceProgress()

@@ -11,6 +11,7 @@ import typer
 
 import txlog
 from txlog.backup.backup_errors import describe
+from txlog.bulk import bulk_errors
 from txlog.cli import (
     archive_commands,
     backup_commands,
@@ -102,13 +103,19 @@ def handle_errors(command: Callable[[], object]) -> None:
     try:
         command()
     except TxLogError as error:
-        err.print(describe(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(_describe_error(error), style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # `txlog log | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _describe_error(error: TxLogError) -> str:
+    """The name comes first where a page lists it, so that it can be looked up."""
+    is_listed = type(error).__module__ == bulk_errors.__name__
+    return f"{error.name}: {error}" if is_listed else describe(error)
 
 
 if __name__ == "__main__":
