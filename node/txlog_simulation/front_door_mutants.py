@@ -406,7 +406,7 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "fast-read-fills-the-memory",
         f"{_ROOM}/fast_reads.py",
-        "                            await client.drain(CLIENT_IDLE_S)\n",
+        "                            await client.drain(self._door.client_idle_s)\n",
         "",
         f"{_FAST_READS}::test_a_client_that_reads_nothing_holds_little_memory",
     ),

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from master_cluster import Cluster
 
 from txlog.server.frontdoor.fast_path import FastPathConnection
+from txlog.server.frontdoor.fast_reads import FastReads
 
 PATH = "/repositories/demo"
 WAIT_S = 60
@@ -94,3 +95,7 @@ def connection_of(cluster: Cluster, client: Client) -> FastPathConnection | None
 def is_fast(cluster: Cluster, client: Client) -> bool:
     """Whether a connection is on the fast path."""
     return connection_of(cluster, client) is not None
+
+
+def reads_of(cluster: Cluster) -> FastReads:
+    return cluster.app(0)._fast_path._read_logs[PATH.encode()].reads

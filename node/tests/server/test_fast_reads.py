@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from master_cluster import Cluster, until
 from people import basic, bearer, guarded
-from plain_requests import JSON, PATH, connection, get, is_fast, post, slow
+from plain_requests import JSON, PATH, connection, get, is_fast, post, reads_of, slow
 from worker_driver import Driver, OxigraphProcess, Served
 
 from e2e.lib.ports import free_ports
@@ -22,7 +22,6 @@ from txlog.client.credentials import Credentials
 from txlog.model.errors import TxLogError
 from txlog.runtime.applied_history import READ_LAG_S
 from txlog.server.frontdoor.answer_steps import SMALL_BYTES
-from txlog.server.frontdoor.fast_reads import FastReads
 from txlog.server.frontdoor.plain_queries import plain_query
 from txlog.server.frontdoor.query_request import parse_query_request
 from txlog.server.frontdoor.read_router import READ_S, WorkerQuery
@@ -41,10 +40,6 @@ LONG = (
     % ("long" * 100)
 )
 """400 kB of results."""
-
-
-def reads_of(cluster: Cluster) -> FastReads:
-    return cluster.app(0)._fast_path._read_logs[PATH.encode()].reads
 
 
 def active(cluster: Cluster) -> int:

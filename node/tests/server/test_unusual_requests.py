@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from master_cluster import UPDATE, Cluster, until
+from plain_requests import reads_of
 from worker_driver import Served
 
 from txlog.http import router
@@ -121,12 +122,14 @@ async def test_bodies_that_are_read_at_a_time_are_bounded(one: Cluster, monkeypa
     assert router.long_bodies.size == 0
 
 
+@pytest.mark.parametrize("unusual", ["", "TE: trailers\r\n"], ids=["fast path", "aiohttp"])
 async def test_a_client_that_reads_nothing_gives_its_worker_back(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch, unusual: str
 ) -> None:
     """All clients of a master share 256 connections to workers."""
     monkeypatch.setattr(answer_stream, "CLIENT_IDLE_S", 0.5)
     cluster, app = served.cluster, served.cluster.service(0)
+    reads_of(cluster).client_idle_s = 0.5
     for at in range(12):
         data = f'INSERT DATA {{ <urn:s> <urn:p> "{at}{"x" * (1 << 20)}" }}'
         async with cluster.session.post(
@@ -135,7 +138,8 @@ async def test_a_client_that_reads_nothing_gives_its_worker_back(
             assert a.status == 204, await a.text()
     with socket.create_connection(("127.0.0.1", cluster.ports[0])) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.sendall(b"GET /repositories/demo/statements HTTP/1.1\r\nHost: x\r\nAccept: text/turtle\r\n\r\n")
+        head = f"GET /repositories/demo/statements HTTP/1.1\r\nHost: x\r\n{unusual}Accept: text/turtle\r\n\r\n"
+        client.sendall(head.encode())
         reading = app.context.registry.reads.active_reads
         await until(lambda: sum(reading.values()) == 1, 20)
         await until(lambda: sum(reading.values()) == 0, 20)

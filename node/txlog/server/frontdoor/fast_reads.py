@@ -93,6 +93,9 @@ class FastReads:
         self._interactive_load = site.interactive_load
         self._choice = router.choice
         self._literals = site.literals
+        self._vary = f"{VARY}, Origin" if site.config.cors_origins else VARY
+        self.client_idle_s = CLIENT_IDLE_S
+        """How long a client may read nothing of a long answer; seconds."""
         self._requests: dict[tuple[str, WorkerQuery], FilledRequest] = {}
         self._heads: dict[tuple[str, str, str, bool, Headers], bytes] = {}
 
@@ -114,10 +117,11 @@ class FastReads:
             return None
         self._interactive_load.note_request()
         if stores[0].is_fresh:
-            started = FastRead(self, head, read, client, [store for store in stores if store.is_fresh])
+            fresh = [store for store in stores if store.is_fresh]
+            started = FastRead(self, head, read, client, fresh, may_wait=len(fresh) < len(stores))
             started.try_next()
         else:
-            started = FastRead(self, head, read, client, stores)
+            started = FastRead(self, head, read, client, stores, may_wait=True)
             started.wait_for_fresh(address, least)
         return started
 
@@ -182,7 +186,7 @@ class FastReads:
         key = (name, media, adapter.engine, cleaned, headers)
         known = self._heads.get(key)
         if known is None:
-            shown = {"Content-Type": media, "Vary": VARY, "TxLog-Worker": name, **dict(headers)}
+            shown = {"Content-Type": media, "Vary": self._vary, "TxLog-Worker": name, **dict(headers)}
             shown["TxLog-Literals"] = literal_form(adapter.engine, cleaned=cleaned)
             lines = "".join(f"{title}: {value}\r\n" for title, value in shown.items())
             known = f"HTTP/1.1 200 OK\r\n{lines}".encode("latin-1")
@@ -210,7 +214,8 @@ class FastReads:
 class FastRead:
     """One read: the workers that may answer it, the one that is asked, and what has come of its answer.
 
-    ``is_over``: it was answered, its client has gone, or aiohttp's side answers it.
+    ``is_over``: it was answered, its client has gone, or aiohttp's side answers it. ``may_wait``: besides ``stores``
+    there are workers that may answer after some time.
     """
 
     def __init__(
@@ -220,8 +225,11 @@ class FastRead:
         read: PlainRead,
         client: ReadClient,
         stores: list[WorkerCandidate],
+        *,
+        may_wait: bool,
     ) -> None:
         self.is_over = False
+        self._may_wait = may_wait
         self._door = door
         self._coding = head.coding
         self._read = read
@@ -240,8 +248,12 @@ class FastRead:
     # The worker
 
     def try_next(self) -> None:
-        """Sends the request to the next worker. Without one its client gets 503."""
+        """Sends the request to the next worker. Without one, aiohttp's side waits for a worker that is older, or the
+        client gets 503."""
         self._leave_worker()
+        if not self._stores and self._may_wait:
+            self._leave_to_http()
+            return
         if not self._stores:
             refused = Unavailable("NoWorker", "no worker of this data centre can be reached; ask again", RETRY_S)
             self._refuse(refused)
@@ -416,7 +428,7 @@ class FastRead:
                     async for piece in pieces:
                         if piece:
                             client.write(_PIECE % (len(piece), piece))
-                            await client.drain(CLIENT_IDLE_S)
+                            await client.drain(self._door.client_idle_s)
         except (TimeoutError, OSError, SyntaxError, ValueError, TxLogError):
             self._break_off()
         else:
