@@ -130,7 +130,7 @@ class TriedLoad:
         return int(self.cluster.query_worker(worker, text)[0][0])
 
     def find_traces(self) -> list[str]:
-        """Before the decision: whatever log or stores have of the load."""
+        """Before the decision: what log or stores have of the load."""
         found = [f"the log has the entry ({noop or 'in force'})" for noop in self.entries()]
         for worker in self.cluster.topology.workers:
             count = self.count_in(worker.name)
@@ -138,7 +138,7 @@ class TriedLoad:
         return found
 
     def find_faults(self) -> list[str]:
-        """After everything has come to rest: whatever is not as one load leaves it."""
+        """After everything has come to rest: what is not as one load leaves it."""
         found: list[str] = []
         in_force = self.entries().count("")
         if in_force != 1:
