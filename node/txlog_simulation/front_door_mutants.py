@@ -378,15 +378,15 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "fast-path-takes-half-a-head",
         f"{_ROOM}/http_connection.py",
-        "            self._missing == 0\n            and transport",
-        "            transport",
+        "            if self._missing == 0 and self._take_back",
+        "            if self._take_back",
         f"{_BACK}::test_the_rest_of_a_head_is_no_head",
     ),
     _mutant(
         "fast-path-takes-a-connection-of-an-unanswered-request",
         f"{_ROOM}/http_connection.py",
-        "            and self._server.is_between_requests\n",
-        "",
+        "        if transport is not None and self._server.is_between_requests:",
+        "        if transport is not None:",
         f"{_BACK}::test_a_mixture_in_any_pieces_is_answered_in_order",
     ),
     _mutant(

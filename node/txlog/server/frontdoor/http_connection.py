@@ -15,6 +15,7 @@ from typing import Final, cast
 from txlog.http.aiohttp_server import RequestServer
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length:[\t ]*([0-9]{1,18})[\t ]*\r\n", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _UNKNOWN: Final = -1
 
@@ -32,7 +33,9 @@ class HttpConnection(asyncio.Protocol):
         self._take_back = take_back
         self._transport: asyncio.Transport | None = None
         self._missing = 0
-        """Bytes of the present request that have not come; :data:`_UNKNOWN` for one that does not say its length."""
+        """As :func:`missing_bytes` counts them."""
+        self._ends_head = False
+        """Whether the last bytes that came end a head, or chunks."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes over the transport."""
@@ -59,30 +62,30 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Gives the bytes to aiohttp, or the connection back."""
         transport = self._transport
-        if (
-            self._missing == 0
-            and transport is not None
-            and self._server.is_between_requests
-            and self._take_back(transport, data, self._server.leave)
-        ):
-            self._transport = None
-            return
+        if transport is not None and self._server.is_between_requests:
+            # What aiohttp has not answered can only be the beginning of a head, and that never ends like a head.
+            if self._ends_head:
+                self._missing = 0
+            if self._missing == 0 and self._take_back(transport, data, self._server.leave):
+                self._transport = None
+                return
         self._missing = missing_bytes(self._missing, data)
+        self._ends_head = data.endswith(_END_OF_HEAD)
         self._server.data_received(data)
 
 
 def missing_bytes(missing: int, data: bytes) -> int:
-    """How many bytes of a request are still to come after ``data``, of which ``missing`` were to come before it. 0: no
-    part of a next head can have come either. :data:`_UNKNOWN` where that is not certain."""
-    if data.endswith(_END_OF_HEAD):
-        return 0  # the end of a head or of chunks, and nothing behind it; inside a body it is read before its end
-    if missing >= len(data):
-        return missing - len(data)
-    if missing:
-        return _UNKNOWN
-    end = data.find(_END_OF_HEAD)
-    length = _LENGTH.search(data, 0, end + 2) if end >= 0 else None
-    if length is None:
-        return _UNKNOWN
-    left = end + len(_END_OF_HEAD) + int(length[1]) - len(data)
-    return left if left >= 0 else _UNKNOWN
+    """How many bytes of the last request are still to come after ``data``, of which ``missing`` were to come before it.
+    0: every request has come to its last byte, and nothing of a next one. :data:`_UNKNOWN` where the bytes alone do not
+    say it: in a part of a head, and from chunks on."""
+    while missing != _UNKNOWN:
+        if missing >= len(data):
+            return missing - len(data)
+        data = data[missing:]
+        end = data.find(_END_OF_HEAD)
+        head = data[: end + 2]
+        if end < 0 or _CHUNKED.search(head):
+            return _UNKNOWN
+        length = _LENGTH.search(head)
+        missing, data = 0 if length is None else int(length[1]), data[end + len(_END_OF_HEAD) :]
+    return _UNKNOWN
