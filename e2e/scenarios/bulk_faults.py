@@ -8,7 +8,7 @@ killed      kill -9 of the command, a master, a pipeline or a store
 no room     the target takes no further file of the command
 damaged     a bit of a part is flipped, on the first target or the second
 slow        a store is stopped for some seconds
-split       the data centres lose each other until each side goes on alone, and are joined
+split       the data centres lose each other until both have a view of their own, and are joined
 twice       two commands of the same file
 abort       ``txlog bulk abort`` of what a killed command has left
 =========== ================================================================================================

@@ -99,3 +99,21 @@ def is_fast(cluster: Cluster, client: Client) -> bool:
 
 def reads_of(cluster: Cluster) -> FastReads:
     return cluster.app(0)._fast_path._read_logs[PATH.encode()].reads
+
+
+async def ask_both_paths(cluster: Cluster, request: bytes) -> tuple[Answer, Answer]:
+    """The answers of the fast path and of aiohttp to one request."""
+    async with connection(cluster) as one, connection(cluster) as other:
+        quick = await one.ask(request)
+        assert is_fast(cluster, one)
+        ordinary = await other.ask(slow(request))
+        assert not is_fast(cluster, other)
+    return quick, ordinary
+
+
+async def assert_left(cluster: Cluster, request: bytes) -> None:
+    """The fast path leaves this request to aiohttp, with the same answer."""
+    async with connection(cluster) as one, connection(cluster) as other:
+        given = await one.ask(request)
+        assert not is_fast(cluster, one)
+        assert given.compared == (await other.ask(slow(request))).compared

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from master_cluster import Cluster, until
 from people import basic, bearer, guarded
-from plain_requests import JSON, PATH, connection, get, is_fast, post, reads_of, slow
+from plain_requests import JSON, PATH, ask_both_paths, assert_left, connection, get, is_fast, post, reads_of
 from worker_driver import Driver, OxigraphProcess, Served
 
 from e2e.lib.ports import free_ports
@@ -84,16 +84,10 @@ SAME = {
 
 @pytest.mark.parametrize("request_", SAME.values(), ids=list(SAME))
 async def test_both_paths_give_one_answer(filled: Served, request_: bytes) -> None:
-    async with connection(filled.cluster) as one, connection(filled.cluster) as other:
-        quick = await one.ask(request_)
-        assert is_fast(filled.cluster, one)
-        ordinary = await other.ask(slow(request_))
-        assert not is_fast(filled.cluster, other)
-        assert quick.compared == ordinary.compared
-        assert quick.is_whole
-        assert ("content-length" in quick.headers) is (
-            len(quick.body) <= SMALL_BYTES and "gzip" not in str(quick.headers)
-        )
+    quick, ordinary = await ask_both_paths(filled.cluster, request_)
+    assert quick.compared == ordinary.compared
+    assert quick.is_whole
+    assert ("content-length" in quick.headers) is (len(quick.body) <= SMALL_BYTES and "gzip" not in str(quick.headers))
     assert active(filled.cluster) == 0
 
 
@@ -116,10 +110,7 @@ LEFT = {
 
 @pytest.mark.parametrize("request_", LEFT.values(), ids=list(LEFT))
 async def test_what_is_not_plain_is_left_to_the_ordinary_path(filled: Served, request_: bytes) -> None:
-    async with connection(filled.cluster) as one, connection(filled.cluster) as other:
-        given = await one.ask(request_)
-        assert not is_fast(filled.cluster, one)
-        assert given.compared == (await other.ask(slow(request_))).compared
+    await assert_left(filled.cluster, request_)
 
 
 async def test_a_read_after_a_write_waits_on_the_ordinary_path_only(filled: Served) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from plain_requests import PATH, connection, is_fast, slow
+from plain_requests import PATH, ask_both_paths, assert_left, connection
 from worker_driver import Served
 
 from txlog.server.frontdoor.answer_steps import CONVERTED_BYTES_MAX
@@ -83,14 +83,10 @@ LEFT = {
 
 @pytest.mark.parametrize("request_", SAME.values(), ids=list(SAME))
 async def test_both_paths_give_one_answer(filled: Served, request_: bytes) -> None:
-    async with connection(filled.cluster) as one, connection(filled.cluster) as other:
-        quick = await one.ask(request_)
-        assert is_fast(filled.cluster, one)
-        ordinary = await other.ask(slow(request_))
-        assert not is_fast(filled.cluster, other)
-        assert quick.status == 200
-        assert quick.is_whole
-        assert sorted_lines(quick.compared) == sorted_lines(ordinary.compared)
+    quick, ordinary = await ask_both_paths(filled.cluster, request_)
+    assert quick.status == 200
+    assert quick.is_whole
+    assert sorted_lines(quick.compared) == sorted_lines(ordinary.compared)
 
 
 async def test_a_long_answer_is_converted_piece_by_piece(filled: Served) -> None:
@@ -103,10 +99,7 @@ async def test_a_long_answer_is_converted_piece_by_piece(filled: Served) -> None
 
 @pytest.mark.parametrize("request_", LEFT.values(), ids=list(LEFT))
 async def test_what_is_not_plain_is_left_to_the_ordinary_path(filled: Served, request_: bytes) -> None:
-    async with connection(filled.cluster) as one, connection(filled.cluster) as other:
-        given = await one.ask(request_)
-        assert not is_fast(filled.cluster, one)
-        assert given.compared == (await other.ask(slow(request_))).compared
+    await assert_left(filled.cluster, request_)
 
 
 def sorted_lines(compared: tuple[int, dict[str, str], bytes]) -> tuple[int, dict[str, str], list[bytes]]:

@@ -132,7 +132,7 @@ class SiteBook:
 
     def _read_record(self, entry: SiteEntry, changes: Mapping[bytes, ChangeSet]) -> LinkRecord | None:
         """The record of an entry of the link; None for one of a client. A client that writes or deletes the record
-        takes it away, whatever it writes: then the link begins its record again."""
+        takes it away: then the link begins its record again."""
         added = find_record(entry.change.adds, self.other)
         deleted = find_record(entry.change.deletes, self.other)
         if not any((*added, *deleted)):

@@ -10,15 +10,12 @@ import msgspec
 
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.durability import Durability
-from txlog.model.entry import KIND_SKIP
-from txlog.model.errors import BadInput, Refused
-from txlog.model.hashes import content_hash
+from txlog.model.errors import BadInput
 from txlog.model.restore_points import check_point_name, decode_restore_point, encode_restore_point
 from txlog.model.stamp import stamp_ms
-from txlog.protocol.events import Submission
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.skipped_entry import append_skipped_entry
 
 BODY_MAX: Final = 4096
 _EXPECTED_BODY: Final = '{"name": "before-the-import"}'
@@ -57,13 +54,8 @@ class RestorePointHandler:
         except DECODE_ERRORS as wrong:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
         key = encode_restore_point(check_point_name(wanted.name), secrets.token_hex(12))
-        submission = Submission(KIND_SKIP, key, b"", content_hash(KIND_SKIP, key, b""))
-        write = self._context.loop.write([submission], Durability.SYNCED)
-        await self._context.durability.wait_for(write.reached, self._context.config.write_timeout_s)
-        answer = write.answers[0] if write.answers else None
-        if isinstance(answer, Refused):
-            raise answer
-        txid = str(answer.txid) if answer is not None else None
+        appended = await append_skipped_entry(self._context, key)
+        txid = None if appended is None else str(appended)
         agreement = self._context.status.log_state
         index = agreement.skips.get(key) if agreement is not None else None
         if agreement is None or index is None or index > self._context.durability.stable.value:

@@ -12,10 +12,7 @@ import msgspec
 
 from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.durability import Durability
-from txlog.model.entry import KIND_SKIP
-from txlog.model.errors import BadInput, NotFound, Refused
-from txlog.model.hashes import content_hash
+from txlog.model.errors import BadInput, NotFound
 from txlog.model.site_switch import (
     SITE_NAME,
     SiteSwitch,
@@ -24,9 +21,9 @@ from txlog.model.site_switch import (
     apply_site_switches,
     encode_site_switch,
 )
-from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.site_reports import SiteReports
+from txlog.server.admin.skipped_entry import append_skipped_entry
 from txlog.sites.link_report import LinkReport
 
 PATH: Final = "/txlog/sites"
@@ -94,20 +91,13 @@ class SiteLinkHandler:
         if wanted.offline == (before.manifest_offline if wanted.by_manifest else before.is_offline):
             return json_response(_describe(name, before))
         origin = SwitchOrigin.MANIFEST if wanted.by_manifest else SwitchOrigin.OPERATOR
-        await self._append(encode_site_switch(SiteSwitch(name, wanted.offline, origin), secrets.token_hex(12)))
+        switch = SiteSwitch(name, wanted.offline, origin)
+        await append_skipped_entry(self._context, encode_site_switch(switch, secrets.token_hex(12)))
         found = self._switches().get(name, before)
         if found.at == before.at:
             return json_response({"site": name, "offline": wanted.offline, "index": None}, 202)
         self._context.log.info("SiteSwitched", site=name, offline=found.is_offline, index=found.at)
         return json_response(_describe(name, found))
-
-    async def _append(self, key: str) -> None:
-        submission = Submission(KIND_SKIP, key, b"", content_hash(KIND_SKIP, key, b""))
-        write = self._context.loop.write([submission], Durability.SYNCED)
-        await self._context.durability.wait_for(write.reached, self._context.config.write_timeout_s)
-        answer = write.answers[0] if write.answers else None
-        if isinstance(answer, Refused):
-            raise answer
 
     def _switches(self) -> dict[str, SwitchState]:
         """By site, of stable switches."""

@@ -44,7 +44,7 @@ class AnswerSteps(NamedTuple):
 
     @property
     def converts(self) -> bool:
-        """Whether every answer is converted, whatever it holds."""
+        """Whether this master converts the answer, and does not only restore blank nodes in it."""
         return self.prepare is not None or self.keep is not None or self.convert is not None
 
     @property
