@@ -6,7 +6,8 @@ Progress goes to stderr, so that a pipe gets the result alone. A *must* that is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -91,6 +92,20 @@ class BenchReport:
         except expected as why:
             console.print(f"[red]{what}: {why}[/red]", highlight=False)
             self.failed(what, str(why).splitlines()[0][:300])
+
+    def end_in_folder(self, what: str, folder: Path, run: Callable[[], None]) -> int:
+        """A part that keeps its state in a new folder, and the end of the command. The folder stays where something was
+        missed. Returns the exit code."""
+        with self.part(what, OSError):
+            if folder.exists():
+                raise CannotMeasure(
+                    f"{folder} is there already, of a run that missed something; look at it, then remove it"
+                )
+            run()
+        missed = self.end()
+        if not missed:
+            shutil.rmtree(folder)
+        return missed
 
     def save(self, file: Path) -> None:
         """The figures as a file, for ``make plots``."""

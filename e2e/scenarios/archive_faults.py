@@ -13,7 +13,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,7 +30,7 @@ from e2e.lib.cluster.links import LinkControl, linked_masters
 from e2e.lib.cluster.masters import BenchMasters
 from e2e.lib.cluster.stable_logs import StableLogs
 from e2e.lib.load.background_load import BackgroundLoad
-from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, console_for
+from e2e.lib.report import BenchReport, build_table, console, console_for
 from e2e.lib.s3_fault_proxy import S3FaultProxy
 from e2e.lib.seaweedfs import ACCESS, BUCKET, SECRET, SeaweedProcess
 from e2e.lib.wait import NotYet, wait_until
@@ -464,16 +463,7 @@ def main(arguments: list[str] | None = None) -> int:
     report = BenchReport("make archive-faults")
     report.figure("seed", seed)
     folder = options.state.absolute()
-    with report.part("archives under faults", OSError):
-        if folder.exists():
-            raise CannotMeasure(
-                f"{folder} is there already, of a run that missed something; look at it, then remove it"
-            )
-        run_faults(folder, seed, options.away, report)
-    missed = report.end()
-    if not missed:
-        shutil.rmtree(folder)
-    return missed
+    return report.end_in_folder("archives under faults", folder, lambda: run_faults(folder, seed, options.away, report))
 
 
 if __name__ == "__main__":

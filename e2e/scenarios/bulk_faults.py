@@ -437,16 +437,10 @@ def main(arguments: list[str] | None = None) -> int:
     report = BenchReport("make bulk-faults")
     report.figure("seed", seed)
     folder = options.state.absolute()
-    with report.part("bulk loads under faults", OSError):
-        if folder.exists():
-            raise CannotMeasure(
-                f"{folder} is there already, of a run that missed something; look at it, then remove it"
-            )
-        run_faults(folder, options.quads, seed, [word for word in options.only.split(",") if word], report)
-    missed = report.end()
-    if not missed:
-        shutil.rmtree(folder)
-    return missed
+    words = [word for word in options.only.split(",") if word]
+    return report.end_in_folder(
+        "bulk loads under faults", folder, lambda: run_faults(folder, options.quads, seed, words, report)
+    )
 
 
 if __name__ == "__main__":
