@@ -21,6 +21,7 @@ _RANDOM = _READINGS + "test_workers_that_executed_the_same_log_never_differ"
 _ORDER = "node/tests/divergence/test_cell_schedule.py::"
 _STORES = "node/tests/server/test_cell_scanner.py::"
 _READER = "node/tests/workers/test_cell_reader.py::"
+_JUDGING = "node/tests/divergence/test_judging.py::"
 
 
 def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str) -> Mutant:
@@ -104,9 +105,49 @@ DIVERGENCE_MUTANTS: tuple[Mutant, ...] = (
         "a-hot-cell-is-always-read",
         "C17",
         SCHEDULE,
-        "return due if state.read_at is None else max(due, state.read_at + REREAD_S)",
+        "return due if state.read_at is None else max(due, state.read_at + pause_s)",
         "return due",
         _ORDER + "test_a_cell_that_is_written_all_the_time_is_read_once_in_a_while_and_in_time",
+    ),
+    _mutant(
+        "what-differs-waits-like-what-is-written",
+        "C17",
+        SCHEDULE,
+        "pause_s = SUSPECT_REREAD_S if state.is_suspect and state.quads <= SUSPECT_QUADS else REREAD_S",
+        "pause_s = REREAD_S",
+        _ORDER + "test_a_cell_that_differs_is_read_again_until_it_does_not",
+    ),
+    _mutant(
+        "a-large-cell-that-differs-is-always-read",
+        "C17",
+        SCHEDULE,
+        "pause_s = SUSPECT_REREAD_S if state.is_suspect and state.quads <= SUSPECT_QUADS else REREAD_S",
+        "pause_s = SUSPECT_REREAD_S if state.is_suspect else REREAD_S",
+        _ORDER + "test_a_large_cell_that_differs_is_read_as_seldom_as_a_written_one",
+    ),
+    _mutant(
+        "sums-wait-for-the-end-of-a-finding",
+        "C17",
+        SCANNER,
+        "            if self.schedule.is_up_to_date and not any(self._differing.values()):\n",
+        "            if self.schedule.is_settled:\n",
+        _STORES + "test_other_data_centres_see_that_a_store_holds_again_what_it_held",
+    ),
+    _mutant(
+        "a-change-stays-wrong-though-sums-are-equal",
+        "C16",
+        DETECTOR,
+        "            self._end_what_sums_contradict(group)\n",
+        "",
+        _JUDGING + "test_a_cell_that_changed_outside_the_log_is_no_finding_once_the_sums_are_equal_again",
+    ),
+    _mutant(
+        "equal-sums-of-before-end-a-finding",
+        "C16",
+        DETECTOR,
+        "            last = subject.digests[-1] if subject.digests else None\n",
+        "            last = next((look for look in subject.digests if look.kind == 'sums'), None)\n",
+        _JUDGING + "test_a_cell_that_changed_outside_the_log_is_no_finding_once_the_sums_are_equal_again",
     ),
     _mutant(
         "written-cells-first-always",

@@ -13,6 +13,8 @@ from txlog.divergence.cell_schedule import (
     QUADS_PER_READ,
     RELIST_S,
     REREAD_S,
+    SUSPECT_QUADS,
+    SUSPECT_REREAD_S,
     TOUCH_WAIT_S,
     CellRead,
     CellSchedule,
@@ -175,11 +177,29 @@ def test_a_cell_that_differs_is_read_again_until_it_does_not() -> None:
     read = made.next_in_pass()
     assert read is not None
     done(made, read, 1.0, suspect=True)
-    assert made.next_due(1.0 + REREAD_S - 1) is None
-    read = made.next_due(1.0 + REREAD_S)
+    assert made.next_due(1.0 + SUSPECT_REREAD_S - 1) is None
+    assert made.is_up_to_date is False, "no pass has ended"
+    assert made.end_pass(2.0)
+    assert made.is_up_to_date
+    assert not made.is_settled
+    read = made.next_due(1.0 + SUSPECT_REREAD_S)
     assert read is not None
     done(made, read, 50.0)
-    assert made.next_due(500.0) is None
+    assert made.is_settled
+    made.touch(written(cell(1)), 60.0)
+    assert not made.is_up_to_date
+    assert made.next_due(60.0 + TOUCH_WAIT_S) is None, "it does not differ any more"
+    assert made.next_due(50.0 + REREAD_S) is not None
+
+
+def test_a_large_cell_that_differs_is_read_as_seldom_as_a_written_one() -> None:
+    made = schedule(cell(1))
+    read = made.next_in_pass()
+    assert read is not None
+    made.on_begin(read)
+    made.on_read(cell(1), 1.0, SUSPECT_QUADS + 1, is_compared=True, is_suspect=True)
+    assert made.next_due(1.0 + REREAD_S - 1) is None
+    assert made.next_due(1.0 + REREAD_S) is not None
 
 
 def test_a_cell_that_no_worker_has_is_forgotten() -> None:

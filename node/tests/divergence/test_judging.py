@@ -12,7 +12,15 @@ from txlog.divergence.detector import (
     append_digest,
     merge_digests,
 )
-from txlog.model.graph_digests import GRAPHS_MAX, KINDS, GraphDigests, build_graph_digests, differing_graphs
+from txlog.model.graph_digests import (
+    GRAPHS_MAX,
+    KINDS,
+    GraphDigests,
+    build_cell_digests,
+    build_graph_digests,
+    differing_graphs,
+)
+from txlog.model.store_cell import StoreCell
 
 RIGHT: dict[str, tuple[int, int | None]] = {"": (2, None), "urn:a": (10, None), "urn:b": (20, None)}
 WRONG: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:b": (19, None)}
@@ -52,6 +60,23 @@ def test_the_one_that_the_majority_contradicts_is_wrong_and_its_graphs_are_named
     assert b is not None
     assert (b.wrong, b.graphs, b.graph_count, b.right) == (True, ["urn:b"], 1, ["uk/a", "uk/c"])
     assert (b.first_index, b.index) == (5, 5)
+
+
+def test_a_cell_that_changed_outside_the_log_is_no_finding_once_the_sums_are_equal_again() -> None:
+    """Each data centre has one worker: no other reading of the cell can contradict its finding."""
+    cell = StoreCell("urn:b", "urn:p")
+    full, less = (build_cell_digests(cell, 5, "05" * 16, 0, quads, quads) for quads in (20, 19))
+    right, wrong = (look({name: (n, n) for name, (n, _) in graphs.items()}, kind="sums") for graphs in (RIGHT, WRONG))
+    other = subject("b", right)
+    findings = DivergenceDetector()
+    for looks in ((right, less, full), (less, full, wrong), (right, full, less)):
+        found = judged(subject("a", *looks), other, findings=findings)["a"]
+        assert found is not None, "its sums were equal before, or are not"
+        assert (found.kind, found.wrong) == ("cells", True)
+    assert judged(subject("a", less, full, wrong, right), other, findings=findings) == {"a": None, "b": None}
+    assert findings.judge([subject("a", less, full, wrong, right), other]) == ([], []), "it stays removed"
+    alone = judged(subject("a", less, full, right), subject("b"))["a"]
+    assert alone is not None, "no other worker has the same sums"
 
 
 def test_two_that_differ_are_undecided_both_named_and_nobody_is_called_right() -> None:

@@ -14,7 +14,7 @@ from master_cluster import Cluster
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process_config import PipelineConfig
-from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, TOUCH_WAIT_S, CellRead
+from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, SUSPECT_REREAD_S, TOUCH_WAIT_S, CellRead
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import Unavailable
 from txlog.model.graph_digests import build_graph_digests
@@ -179,6 +179,28 @@ async def test_a_quad_of_a_new_predicate_is_found_in_a_store_alone(compared: Com
     await compared.end_pass()
     found = (await compared.found())["w-1"]
     assert (found["wrong"], found["cells"]) == (True, [["urn:g", "urn:new"]])
+
+
+async def test_other_data_centres_see_that_a_store_holds_again_what_it_held(compared: Compared) -> None:
+    """Its own finding stays until they do: it has changed twice without an entry."""
+    await compared.cluster.post(0, "/txlog/workers/w-2", None, 200, json={"state": "Unreachable"})
+    await compared.end_pass()
+
+    def sums() -> list[str]:
+        looks = compared.cluster.service(0).context.registry.workers["w-1"].looks
+        return [look.fingerprint for look in looks if look.kind == "sums"]
+
+    await compared.turns(1.0)
+    (before,) = sums()
+    assert compared.stores["w-1"].update("INSERT DATA { GRAPH <urn:g> { <urn:s> <urn:new> 1 } }").ok
+    for _ in range(2):  # one pass has listed the cells already
+        await compared.end_pass()
+    assert (await compared.found())["w-1"]["wrong"] is True
+    await compared.turns(SUSPECT_REREAD_S + 2)
+    assert sums()[0] == before != sums()[1]
+    assert compared.stores["w-1"].update("DELETE WHERE { GRAPH <urn:g> { ?s <urn:new> 1 } }").ok
+    await compared.turns(2 * SUSPECT_REREAD_S + 4)
+    assert sums()[-1] == before
 
 
 async def test_workers_at_different_positions_are_compared_and_equal(compared: Compared) -> None:

@@ -21,7 +21,11 @@ QUADS_PER_READ: Final = 100_000
 TOUCH_WAIT_S: Final = 15.0
 """A written cell is read after that time, so that writes of some seconds cost one reading."""
 REREAD_S: Final = 45.0
-"""The least time between two readings of a cell that is written, or that differs."""
+"""The least time between two readings of a cell that is written, or of a large one that differs."""
+SUSPECT_REREAD_S: Final = 10.0
+"""The least time between two readings of a small cell that differs: a finding ends by a newer reading."""
+SUSPECT_QUADS: Final = QUADS_PER_READ // 2
+"""The most quads of such a cell: about 0.3 s of a store."""
 RELIST_S: Final = 600.0
 """The least time between two listings of all graphs for entries that may have added quads to any."""
 MISSES_MAX: Final = 3
@@ -37,6 +41,8 @@ class _CellState:
     touched_at: float | None = None
     """The first write since the last reading began."""
     misses: int = 0
+    is_suspect: bool = False
+    """It differed when it was read last, or masters know that it does."""
 
 
 class CellRead(NamedTuple):
@@ -114,7 +120,9 @@ class CellSchedule:
 
     def suspect(self, cell: StoreCell, now: float) -> None:
         """The cell is known to differ, or was: it is read soon, whatever is known of it here."""
-        self._mark(self._add(cell, now), now)
+        cell = self._add(cell, now)
+        self._cells[cell].is_suspect = True
+        self._mark(cell, now)
 
     def touch_unread(self, cells: Iterable[StoreCell], now: float) -> None:
         """Those of these cells that were never read are read soon."""
@@ -205,7 +213,8 @@ class CellSchedule:
     def _due_at(self, cell: StoreCell, now: float) -> float:
         state = self._cells[cell]
         due = now if state.touched_at is None else state.touched_at + TOUCH_WAIT_S
-        return due if state.read_at is None else max(due, state.read_at + REREAD_S)
+        pause_s = SUSPECT_REREAD_S if state.is_suspect and state.quads <= SUSPECT_QUADS else REREAD_S
+        return due if state.read_at is None else max(due, state.read_at + pause_s)
 
     def next_in_pass(self) -> CellRead | None:
         """The next cells of this pass; None at its end, and before the cells are listed."""
@@ -243,7 +252,7 @@ class CellSchedule:
         state = self._cells.get(cell)
         if state is None:
             return True  # its graph is read from here on
-        state.read_at, state.quads = now, quads
+        state.read_at, state.quads, state.is_suspect = now, quads, is_suspect
         state.misses = 0 if is_compared else state.misses + 1
         if is_suspect or state.touched_at is not None or not is_compared:
             if not is_compared and state.touched_at is None:
@@ -277,6 +286,12 @@ class CellSchedule:
     def is_settled(self) -> bool:
         """Whether all that entries wrote was compared since, and all workers were read whole once."""
         return not self._touched and not self._unlisted and self.pass_s is not None
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether all that entries wrote was read since, and all workers whole once. Cells that differ may be due."""
+        is_read = all(self._cells[cell].touched_at is None for cell in self._touched)
+        return is_read and not self._unlisted and self.pass_s is not None
 
     def restart(self, now: float) -> None:
         """A worker was added, repaired or rebuilt: nothing is known of it, so a pass over everything begins."""

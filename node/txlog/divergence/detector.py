@@ -128,6 +128,7 @@ class DivergenceDetector:
                         if s.digests
                     },
                 )
+            self._end_what_sums_contradict(group)
         self._check_refusals(subjects)
         new = [
             (name, finding)
@@ -170,6 +171,21 @@ class DivergenceDetector:
                 if other is not None:
                     why = f"undecided: {len(votes)} different contents, none held by more than half of {len(there)}"
                     self._record(scope, name, look, other, False, why, [])
+
+    def _end_what_sums_contradict(self, group: Sequence[ObservedWorker]) -> None:
+        """A worker whose sums equal those of another one, reported after all of its cells, holds what it should. So a
+        quad that was planted and removed again outside the log leaves no finding, also where the data centre has no
+        other worker to compare the cell with."""
+        for subject in group:
+            last = subject.digests[-1] if subject.digests else None
+            if last is None or last.kind != "sums" or (subject.name, last.scope) in self._findings:
+                continue
+            content = (last.scope, last.position, last.fingerprint)
+            others = (look for other in group if other is not subject for look in other.digests)
+            if any((look.scope, look.position, look.fingerprint) == content for look in others):
+                mine = [key for key in self._findings if key[0] == subject.name and key[1][0] == "cells"]
+                for key in [key for key in mine if self._findings[key].index <= last.index]:
+                    del self._findings[key]
 
     def _compare_with_itself(self, scope: _Scope, name: str, looks: Sequence[GraphDigests]) -> None:
         """Compare a worker's digests at one marker, whatever other workers exist. They must be equal: data and marker

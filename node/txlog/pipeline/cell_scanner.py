@@ -98,7 +98,8 @@ class CellScanner:
         self._next_at = self._next_pass_at = self._next_report_at = self._next_sums_at = 0.0
         self._owed_s = 0.0
         """What the present pass has to get before written cells are read again."""
-        self._differing: dict[StoreCell, None] = {}
+        self._differing: dict[StoreCell, bool] = {}
+        """Cells that differ or did, as masters know; and whether they did when they were read last."""
         self._sums: dict[str, tuple[int, str]] = {}
 
     def close(self) -> None:
@@ -124,9 +125,11 @@ class CellScanner:
             pass
         elif is_pass_due:
             self._continue_pass(places, readings, stop)
-        if self.schedule.is_settled and self._relisting is None:
-            self._pace.on_all_compared(began)
-            self._report_sums(places, readings)
+        if self._relisting is None:
+            if self.schedule.is_settled:
+                self._pace.on_all_compared(began)
+            if self.schedule.is_up_to_date and not any(self._differing.values()):
+                self._report_sums(places, readings)
         self._report_progress(places)
         return min(PACE_POLL_S, max(0.0, max(self._next_at, self._next_pass_at) - self._clock()))
 
@@ -175,7 +178,7 @@ class CellScanner:
             known = place.status.divergence
             for cell in known.cells if known is not None else ():
                 if cell not in self._differing:
-                    self._differing.setdefault(cell)
+                    self._differing[cell] = True
                     self.schedule.suspect(cell, now)
 
     # Reading
@@ -226,10 +229,10 @@ class CellScanner:
         was_found = cell in self._differing and any(place.status.divergence is not None for place in places)
         if verdict.differs and cell not in self._differing:
             log.warning("workers differ in %s of %s", cell.predicate or "the quads", cell.graph or "the default graph")
-        if verdict.differs:
-            self._differing.setdefault(cell)
         if verdict.differs or cell in self._differing:
+            self._differing[cell] = verdict.differs
             self._report_evidence(cell, verdict.evidence)
+            self._next_sums_at = now  # a finding of another data centre ends by newer sums
         if not verdict.differs and not was_found:
             self._differing.pop(cell, None)
         quads = max(each.quads for each in found.values())
