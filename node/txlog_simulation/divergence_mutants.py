@@ -145,8 +145,8 @@ DIVERGENCE_MUTANTS: tuple[Mutant, ...] = (
         "equal-sums-of-before-end-a-finding",
         "C16",
         DETECTOR,
-        "            last = subject.digests[-1] if subject.digests else None\n",
-        "            last = next((look for look in subject.digests if look.kind == 'sums'), None)\n",
+        'next((look for look in reversed(subject.digests) if look.kind != "counts"), None)',
+        'next((look for look in reversed(subject.digests) if look.kind == "sums"), None)',
         _JUDGING + "test_a_cell_that_changed_outside_the_log_is_no_finding_once_the_sums_are_equal_again",
     ),
     _mutant(

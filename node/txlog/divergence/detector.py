@@ -177,7 +177,7 @@ class DivergenceDetector:
         quad that was planted and removed again outside the log leaves no finding, also where the data centre has no
         other worker to compare the cell with."""
         for subject in group:
-            last = subject.digests[-1] if subject.digests else None
+            last = next((look for look in reversed(subject.digests) if look.kind != "counts"), None)
             if last is None or last.kind != "sums" or (subject.name, last.scope) in self._findings:
                 continue
             content = (last.scope, last.position, last.fingerprint)

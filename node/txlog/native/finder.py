@@ -161,6 +161,7 @@ COMPILED_MODULES: Final = tuple(
                 "fast_reads",
                 "head_templates",
                 "http_connection",
+                "kept_answers",
                 "monotonic_reads",
                 "plain_heads",
                 "plain_queries",

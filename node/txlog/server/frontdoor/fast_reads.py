@@ -24,9 +24,11 @@ from txlog.http.min_position import parse_min_position
 from txlog.http.router import encode_response, error_response
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.runtime.master_context import MasterContext
+from txlog.runtime.worker_state import WorkerMarker
 from txlog.server.frontdoor.answer_steps import SMALL_S, AnswerSteps, steps_for
 from txlog.server.frontdoor.answer_stream import CLIENT_IDLE_S, read_pieces
 from txlog.server.frontdoor.blank_nodes import may_change
+from txlog.server.frontdoor.kept_answers import KeptAnswer, KeptAnswers
 from txlog.server.frontdoor.plain_queries import FilledRequest, PlainRead, PlainReadHead, parse_body
 from txlog.server.frontdoor.plain_statements import plain_statements
 from txlog.server.frontdoor.read_router import (
@@ -96,6 +98,8 @@ class FastReads:
         self._vary = f"{VARY}, Origin" if site.config.cors_origins else VARY
         self.client_idle_s = CLIENT_IDLE_S
         """How long a client may read nothing of a long answer; seconds."""
+        self.kept = KeptAnswers(lambda: site.durability.persisted_end)
+        self._reads: dict[tuple[PlainReadHead, bool], PlainRead | None] = {}
         self._requests: dict[tuple[str, WorkerQuery], FilledRequest] = {}
         self._heads: dict[tuple[str, str, str, bool, Headers], bytes] = {}
 
@@ -116,7 +120,12 @@ class FastReads:
         if not stores or not self.connections.has_room(stores[0].worker.url):
             return None
         self._interactive_load.note_request()
-        if stores[0].is_fresh:
+        kept = self.kept.find(head, stores[0].worker, time.monotonic()) if stores[0].is_fresh else None
+        if kept is not None:
+            self.record_answer(stores[0])
+            started = FastRead(self, head, read, client, [], may_wait=False)
+            started.answer_as(kept)
+        elif stores[0].is_fresh:
             fresh = [store for store in stores if store.is_fresh]
             started = FastRead(self, head, read, client, fresh, may_wait=len(fresh) < len(stores))
             started.try_next()
@@ -128,7 +137,12 @@ class FastReads:
     def _read_of(self, head: PlainReadHead, body: bytes) -> PlainRead | None:
         if head.statements is None:
             return parse_body(head, body)
-        return plain_statements(head.statements, as_written=self._literals.keeps)
+        key = (head, self._literals.keeps)
+        if key not in self._reads:
+            if len(self._reads) >= CACHED_MAX:
+                self._reads.clear()
+            self._reads[key] = plain_statements(head.statements, as_written=self._literals.keeps)
+        return self._reads[key]
 
     async def fresh_stores(
         self, stores: list[WorkerCandidate], read: PlainRead, address: str, least: int
@@ -231,13 +245,16 @@ class FastRead:
         self.is_over = False
         self._may_wait = may_wait
         self._door = door
+        self._asked = head
         self._coding = head.coding
         self._read = read
         self._client = client
         self._stores = stores
         self._store: WorkerCandidate | None = None
         self._connection: WorkerConnection | None = None
-        self._began = 0.0
+        self._began = time.monotonic()
+        self._marker: WorkerMarker | None = None
+        """Of the worker when it was asked; None where its answer is not kept."""
         self._is_recorded = False
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -300,6 +317,8 @@ class FastRead:
 
     def _send(self, connection: WorkerConnection) -> None:
         assert self._store is not None
+        if self._asked.statements is not None:
+            self._marker = self._door.kept.marker_at_end(self._store.worker)
         self._connection = connection
         connection.send(self._door.encode_request(self._store, self._read), self)
 
@@ -377,11 +396,14 @@ class FastRead:
         if self._coding and len(body) >= COMPRESSED_BYTES_MIN:
             body = compress_whole(body, self._coding)
             coding = b"Content-Encoding: %s\r\n" % self._coding.encode()
-        head = self._head(connection, store)
-        self._finish(
-            b"%b%bContent-Length: %d\r\nDate: %b\r\n\r\n%b"
-            % (head, coding, len(body), rfc822_formatted_time().encode(), body)
-        )
+        head = b"%b%bContent-Length: %d\r\n" % (self._head(connection, store), coding, len(body))
+        if self._marker is not None:
+            self._door.kept.keep(self._asked, store.worker.name, self._marker, head, body, time.monotonic())
+        self._finish(_join(head, body))
+
+    def answer_as(self, kept: KeptAnswer) -> None:
+        """Gives an answer that was given before."""
+        self._finish(_join(kept.head, kept.body))
 
     def _head(self, connection: WorkerConnection, store: WorkerCandidate) -> bytes:
         media = connection.media_type or "application/octet-stream"
@@ -457,3 +479,7 @@ class FastRead:
         if self._task is not None:
             self._task.cancel()
         self._leave_worker()
+
+
+def _join(head: bytes, body: bytes) -> bytes:
+    return b"%bDate: %b\r\n\r\n%b" % (head, rfc822_formatted_time().encode(), body)
