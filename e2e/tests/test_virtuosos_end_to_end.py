@@ -52,6 +52,7 @@ def test_two_virtuosos_in_one_cluster(tmp_path: Path) -> None:
             assert write_one(master, cluster.repository, text, "applied-all")["txlog-durability"] == "applied-all"
         for master in (uk, us):
             assert len(cluster.query(master, "SELECT ?s ?p { ?s ?p ?o }")) > 5
+            assert cluster.query(master, "SELECT ?o { <urn:e2e:b> <urn:e2e:when> ?o }")
             graphs = cluster.query(master, "SELECT DISTINCT ?g { GRAPH ?g { ?s ?p ?o } }")
             assert "urn:e2e:copy" in str(graphs)
             assert "txlog:system" not in str(graphs)

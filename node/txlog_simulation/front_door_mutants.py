@@ -376,6 +376,21 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         f"{_STATEMENTS}::test_what_is_not_plain_is_left_to_the_ordinary_path",
     ),
     _mutant(
+        "form-with-placeholders",
+        f"{_ROOM}/plain_queries.py",
+        'is_form=asked.headers.get("Content-Type") == FORM',
+        "is_form=False",
+        f"{_FAST_READS}::test_a_worker_of_any_engine_is_asked_what_the_query_itself_becomes",
+    ),
+    _mutant(
+        "update-waits-for-no-store",
+        f"{_ROOM}/evaluated_updates.py",
+        "            if not await self._wait_for_worker(end):\n                break\n",
+        "",
+        "node/tests/server/test_transactions_as_written.py"
+        "::test_an_update_waits_for_the_store_that_shows_what_was_computed_before",
+    ),
+    _mutant(
         "kept-answers-of-a-worker-that-is-not-at-the-end",
         f"{_ROOM}/kept_answers.py",
         "return marker if marker is not None and marker.index == self._log_end() else None",

@@ -22,12 +22,13 @@ from txlog.client.credentials import Credentials
 from txlog.model.errors import TxLogError
 from txlog.runtime.applied_history import READ_LAG_S
 from txlog.server.frontdoor.answer_steps import SMALL_BYTES
-from txlog.server.frontdoor.plain_queries import plain_query
+from txlog.server.frontdoor.plain_queries import FilledRequest, plain_query
 from txlog.server.frontdoor.query_request import parse_query_request
-from txlog.server.frontdoor.read_router import READ_S, WorkerQuery
+from txlog.server.frontdoor.read_router import READ_S, WorkerQuery, query_request
 from txlog.server.frontdoor.result_formats import N_TRIPLES
 from txlog.server.frontdoor.worker_connections import PAUSE_BYTES
 from txlog.sparql.rewrite.query_template import FilledText, split_template
+from txlog.workers import ADAPTERS
 
 DATA = (
     'INSERT DATA { <urn:s> <urn:p> 01, "x"@en-US, "a\\rb" . _:b <urn:q> "y,\\"z" . <urn:s> <urn:r> _:b '
@@ -430,6 +431,19 @@ def test_a_filled_template_is_what_the_query_itself_becomes(
     filled = FilledText(found.build.text.encode()).fill(found.iris).decode()
     assert filled == wanted.text
     assert found.build[2:] == (wanted.union, wanted.default, wanted.named)
+
+
+@pytest.mark.parametrize("engine", ADAPTERS)
+def test_a_worker_of_any_engine_is_asked_what_the_query_itself_becomes(engine: str) -> None:
+    """Also in a form, where the IRIs are encoded."""
+    text = "SELECT ?o { <urn:s?a=b&c%20d+e> <urn:p> ?o ; <http://x.example/é#1> <urn:s?a=b&c%20d+e> }"
+    found = plain_query((), text, "*/*")
+    assert found is not None
+    assert isinstance(found.build, WorkerQuery)
+    assert len(found.iris) == 3
+    url = "http://127.0.0.1:1/store"
+    wanted = FilledRequest(url, query_request(engine, found.build._replace(text=text))).encode(())
+    assert FilledRequest(url, query_request(engine, found.build)).encode(found.iris) == wanted
 
 
 def test_queries_that_differ_in_ordinary_iris_share_a_template() -> None:

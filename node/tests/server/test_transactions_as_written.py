@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
-from master_cluster import Cluster
+from master_cluster import Cluster, until
 from rdf4j_process import AsWrittenProcess
 from server_process import swift_folder
 from test_isolation_levels import KEY
@@ -127,3 +127,26 @@ async def test_an_update_that_is_evaluated_once_finds_values_and_keeps_forms(ser
     )
     await served.send("POST", "/statements", text, Content_Type="application/sparql-update")
     assert await served.quads() == sorted([_int(1).replace("urn:p", "urn:q"), _int(7)])
+
+
+async def test_an_update_waits_for_the_store_that_shows_what_was_computed_before(served: Served) -> None:
+    """No copy knows in which form an engine writes a computed value."""
+    reads = served.cluster.service(0).context.registry.reads
+    await _put(served, _int(1), _int(7))
+    await asyncio.to_thread(served.driver.pause)
+    computed = "INSERT { ?s <urn:half> ?x } WHERE { ?s <urn:p> ?o BIND(?o / 2 AS ?x) }"
+    await served.send(
+        "POST", "/statements", computed, Content_Type="application/sparql-update", TxLog_Durability="synced"
+    )
+    text = "DELETE { ?s <urn:half> ?x } WHERE { { SELECT ?s ?x { ?s <urn:half> ?x } ORDER BY ?x LIMIT 1 } }"
+    asked = asyncio.create_task(
+        served.send("POST", "/statements", text, Content_Type="application/sparql-update", TxLog_Durability="synced")
+    )
+    await until(lambda: asked.done() or "w-1" in reads.worker_watermarks)
+    assert not asked.done(), "it was refused"
+    served.driver.resume()
+    await asked
+    await served.send("POST", "/statements", _int(9), Content_Type=QUADS)  # it is applied after all before
+    assert [line for line in await served.quads() if "urn:half" in line] == [
+        f'<urn:s> <urn:half> "3.5"^^<{XSD}decimal> .'
+    ]

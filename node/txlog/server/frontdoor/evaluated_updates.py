@@ -64,7 +64,10 @@ update names are copied."""
 LAG_ENTRIES_MAX: Final = 200_000
 """Maximum number of entries that a copy catches up; a worker with a larger lag is not used."""
 FETCHES_MAX: Final = 3
-"""Fetches of a partial copy, if other clients keep writing what only a full copy can apply."""
+"""Fetches of a copy, if other clients keep writing what no copy can apply: of a partial copy what needs all data, and
+of workers that keep literals as they were sent what computes values."""
+WORKER_WAIT_S: Final = 10.0
+"""How long an update waits for a worker to execute such an entry."""
 PAGE_BYTES: Final = 4 << 20
 
 
@@ -92,7 +95,6 @@ class OptimisticUpdateExecutor:
         draw: RandomBits,
         evaluators: EvaluatorPool,
     ) -> None:
-        self._site = site
         self._site = site
         self._loop = site.loop
         self._durability = site.durability
@@ -268,16 +270,21 @@ class OptimisticUpdateExecutor:
             except Unavailable as lacks:
                 if lacks.reason != PARTIAL_COPY:
                     raise
+        least = 0
         for _ in range(FETCHES_MAX):
             self._discard_copy()
-            copy = self._copy = await self._fetch_full_or_partial_copy(request, update.read_predicates)
+            copy = self._copy = await self._fetch_full_or_partial_copy(request, update.read_predicates, least)
             self._copy_skip_count = skips
+            end = self._durability.executable.value
             try:
-                await self._catch_up(copy, self._durability.executable.value)
+                await self._catch_up(copy, end)
                 return copy
             except Unavailable as lacks:
                 if lacks.reason != PARTIAL_COPY:
                     raise
+            if not await self._wait_for_worker(end):
+                break
+            least = end
         raise Unavailable(
             "NoWorker",
             "this update is evaluated on a copy of a part of a worker, and the worker is behind an entry that shows "
@@ -290,24 +297,35 @@ class OptimisticUpdateExecutor:
         if copy is not None:
             self._evaluator_pool.release(copy.evaluator)
 
-    async def _fetch_full_or_partial_copy(self, request: Request, looks_at: Sequence[str] | None) -> RemoteCopy:
+    async def _wait_for_worker(self, index: int) -> bool:
+        """Waits until a worker has executed the log up to ``index``; False where none does in time."""
+        names = [store.worker.name for store in self._router.readable_workers()]
+        return await self._site.registry.reads.wait_any_at(dict.fromkeys(names, index), WORKER_WAIT_S)
+
+    async def _fetch_full_or_partial_copy(
+        self, request: Request, looks_at: Sequence[str] | None, least: int
+    ) -> RemoteCopy:
         """A copy of all quads; if that is too large, of all quads with these predicates."""
         now = asyncio.get_running_loop().time()
         if looks_at is None or now >= self._too_large_until:
             try:
-                return await self._fetch_copy(request, None)
+                return await self._fetch_copy(request, None, least)
             except TooLarge:
                 self._too_large_until = now + TOO_LARGE_CACHE_S
         if looks_at is None:
             raise _copy_too_large("the repository", "name the predicates that it looks at")
         try:
-            return await self._fetch_copy(request, looks_at)
+            return await self._fetch_copy(request, looks_at, least)
         except TooLarge:
             raise _copy_too_large("all that has the predicates which it names", "name others") from None
 
-    async def _fetch_copy(self, request: Request, predicates: Sequence[str] | None) -> RemoteCopy:
+    async def _fetch_copy(self, request: Request, predicates: Sequence[str] | None, least: int) -> RemoteCopy:
+        """``least``: the index that the worker has executed."""
         why = "no worker can be reached"
         for store in await self._router.choose(request, shown=False):
+            if store.worker.index < least:
+                why = f"{store.worker.name} has not executed entry {least}"
+                continue
             evaluator = await self._evaluator_pool.acquire()
             copy = None
             try:

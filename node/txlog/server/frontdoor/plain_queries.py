@@ -214,7 +214,7 @@ class FilledRequest:
         lines = [f"{asked.method} {worker_path(url)}{asked.path} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._head = "\r\n".join([*lines, "Content-Length: "]).encode()
-        self._body = FilledText(asked.body)
+        self._body = FilledText(asked.body, is_form=asked.headers.get("Content-Type") == FORM)
 
     def encode(self, iris: tuple[bytes, ...]) -> bytes:
         """The bytes of the request."""

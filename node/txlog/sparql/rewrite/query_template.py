@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import quote_plus
 
 _IRI: Final = re.compile(r'(<(?:https?|urn):[^<>"{}|^`\\\x00-\x20]*>)')
 RESERVED_IRIS: Final = (
@@ -29,6 +30,7 @@ RESERVED_IRIS: Final = (
 _DECLARES: Final = re.compile(r"[#\\]|\b(?:prefix|base)\b", re.IGNORECASE)
 _PLACEHOLDER: Final = "urn:placeholder-5f0c1b9e2a7d4e63:"
 _FILLED: Final = re.compile(rb"<" + _PLACEHOLDER.encode() + rb"([0-9]+)>")
+_FILLED_IN_FORM: Final = re.compile(rb"%3C" + quote_plus(_PLACEHOLDER).encode() + rb"([0-9]+)%3E")
 IRIS_MAX: Final = 16
 """A query with more ordinary IRIs has no template: few others are like it."""
 
@@ -50,16 +52,18 @@ def split_template(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 class FilledText:
-    """A text that was made of a template, as it goes to a worker. ``text``: with the placeholders."""
+    """A text that was made of a template, as it goes to a worker. ``text``: with the placeholders. ``is_form``: it is
+    encoded as a form."""
 
-    def __init__(self, text: bytes) -> None:
-        pieces = _FILLED.split(text)
+    def __init__(self, text: bytes, *, is_form: bool = False) -> None:
+        pieces = (_FILLED_IN_FORM if is_form else _FILLED).split(text)
         self._pieces = pieces
+        self._is_form = is_form
         self._places = [int(number) for number in pieces[1::2]]
 
     def fill(self, iris: tuple[bytes, ...]) -> bytes:
         """The text with these IRIs (with their brackets) in place of the placeholders."""
         pieces = list(self._pieces)
         for at, place in enumerate(self._places):
-            pieces[2 * at + 1] = iris[place]
+            pieces[2 * at + 1] = quote_plus(iris[place]).encode() if self._is_form else iris[place]
         return b"".join(pieces)
