@@ -43,8 +43,6 @@ UPDATE_HEADERS: Final = {"Content-Type": "application/sparql-update", "TxLog-Dur
 TIMEOUT_S: Final = 120.0
 IDLE_S: Final = 10.0
 """A connection that was idle for longer is opened again: a master closes idle ones, and stores may take long."""
-REPORT_S: Final = 5.0
-"""A worker of which the master hears nothing for long is asked last."""
 
 
 class StoreBlocked(Exception):
@@ -180,7 +178,6 @@ class MasterHarness:
         self._log = MasterLog(self.master)
         self._http = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_S)
         self._answered_at = 0.0
-        self._reported: dict[str, float] = {}
 
     def close(self) -> None:
         self._http.close()
@@ -255,17 +252,15 @@ class MasterHarness:
                     )
                 if time.monotonic() > until:
                     raise CannotMeasure(f"{name} is not at {self.last.index} after {TIMEOUT_S:g} s: {outcome.error}")
-            self.report_position(name)
+            self._report_position(name)
 
-    def report_position(self, name: str, every_s: float = REPORT_S) -> None:
-        """Report the position of a store to the master, now and then."""
-        store, now = self.stores[name], time.monotonic()
-        if store.marker is None or now < self._reported.get(name, -every_s) + every_s:
+    def _report_position(self, name: str) -> None:
+        marker = self.stores[name].marker
+        if marker is None:
             return
-        position = store.marker.position
-        place = JsonMarker(position.epoch, position.index, position.hash.hex(), store.marker.fence)
+        position = marker.position
+        place = JsonMarker(position.epoch, position.index, position.hash.hex(), marker.fence)
         self.master.report_worker(name, WorkerReport(place, WorkerState.WORKING.value, None, None, None, None))
-        self._reported[name] = now
 
 
 def _settled_workers(master: MasterClient) -> list[WorkerStatus]:
