@@ -113,9 +113,11 @@ class RepositoryRequests:
         return list(dict.fromkeys([self._host.first.repository, *self._further.known_names()]))
 
     def describe(self) -> dict[str, Any]:
-        """``{"operational", "behind", "repositories": [{"name", "log", "clusterId", "state", "stable", "applied",
-        "workers": {"working", "of"}, "wantedBy", "failed"}]}``. ``operational``: whether each group of workers of this
-        data centre has a working one. ``behind``: this master's system log may lack entries."""
+        """``{"operational", "behind", "nextLog", "repositories": [{"name", "log", "clusterId", "state", "stable",
+        "applied", "workers": {"working", "of"}, "wantedBy", "failed"}]}``. ``operational``: whether each group of
+        workers of this data centre has a working one. ``behind``: this master's system log may lack entries.
+        ``nextLog``: the number of the next log; a lower one that is not listed is removed for good. 0: this master has
+        not read the system log."""
         system = self._further.system
         catalogue = system.catalogue if system is not None else None
         found = [self._describe(record) for record in catalogue.kept()] if catalogue is not None else []
@@ -125,7 +127,8 @@ class RepositoryRequests:
         working = [group for group in groups if group["working"]]
         operational = "full" if len(working) == len(groups) else "partial" if working else "none"
         behind = SYSTEM_LOG in self._further.failed or (system is not None and not system.is_at_work)
-        return {"operational": operational, "behind": behind, "repositories": found}
+        next_log = catalogue.next_number if catalogue is not None else 0
+        return {"operational": operational, "behind": behind, "nextLog": next_log, "repositories": found}
 
     def _describe(self, record: RepositoryRecord) -> dict[str, Any]:
         wanted_by = sorted(name or "request" for name in record.wanted_by)
