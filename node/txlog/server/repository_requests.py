@@ -23,6 +23,7 @@ from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound, OneRepository, RepositoryRefused, TxLogError, Unavailable
 from txlog.model.view import STRATEGIES
+from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.admin.configuration import MODES, RETENTION_MS_MIN
 from txlog.server.frontdoor.repositories import BODY_BYTES_MAX, refuse_deletion_with_query
 from txlog.server.frontdoor.repository_config import parse_repository_config
@@ -161,7 +162,7 @@ class RepositoryRequests:
             found["clusterId"], found["state"] = service.loop.status.cluster_id, service.context.state
             found["stable"], found["applied"] = durability.stable.value, durability.applied.value
             group = service.registry.workers.values()
-            working = sum(worker.state == "Working" and worker.position is not None for worker in group)
+            working = sum(_is_working(worker, found["stable"]) for worker in group)
             found["workers"] = {"working": working, "of": len(group)}
         return found
 
@@ -332,6 +333,12 @@ def _record(system: SystemLog, number: int) -> RepositoryRecord:
     catalogue = system.catalogue
     assert catalogue is not None, "it had this record"
     return catalogue.records[number]
+
+
+def _is_working(worker: RegisteredWorker, stable: int) -> bool:
+    """Whether a worker executes its log. One of an empty log has no position: the first transaction gives it one."""
+    is_at_start = stable == 0 and worker.error is None
+    return worker.state == "Working" and (worker.position is not None or is_at_start)
 
 
 def _unknown(name: str) -> NotFound:
