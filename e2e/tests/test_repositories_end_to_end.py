@@ -18,19 +18,26 @@ import pytest
 from e2e.lib.load.requests import csv_rows, http_get, write_one
 from e2e.lib.report import CannotMeasure
 from e2e.lib.wait import wait_until
-from txlog.client.errors import MasterUnreachable
+from txlog.client import MasterClient, MasterUnreachable
 from txlog.local.state_folder import StateFolder
 from txlog.model.durability import Durability
 from txlog.model.errors import NotFound, Unavailable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(900)]
-MANIFEST = """
+HEAD = """
 apiVersion: txlog.io/v1alpha1
 kind: TxLogCluster
 metadata: {name: catalogue}
 spec:
+"""
+ONE = """
   dataCenter: uk
   peers: [{name: uk, masters: 2, address: "uk-{index}"}]
+"""
+TWO = """
+  dataCenter: %s
+  peers: [{name: uk, masters: 1, address: uk}, {name: us, masters: 1, address: us}]
+  maxPeerLag: 2s
 """
 STOCK = """
   repositories: [{name: stock, workers: {replicas: 1}}]
@@ -41,10 +48,11 @@ SERVED_S = 60.0
 
 
 class Catalogue:
-    """One data centre of two masters, with one store for each repository."""
+    """Two masters, and in each data centre one store for each repository."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._manifest = folder / "state", folder / "catalogue.yaml"
+        self.folder, self._manifests = folder / "state", folder / "manifests"
+        self._manifests.mkdir()
 
     def run(self, *words: str) -> str:
         command = [sys.executable, "-m", "txlog.cli.main", *words, "--state", str(self.folder)]
@@ -52,9 +60,10 @@ class Catalogue:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def up(self, more: str) -> None:
-        self._manifest.write_text(MANIFEST + more)
-        self.run("up", "-f", str(self._manifest), "--detach")
+    def up(self, *specs: str) -> None:
+        for at, spec in enumerate(specs):
+            (self._manifests / f"{at}.yaml").write_text(HEAD + spec)
+        self.run("up", "-f", str(self._manifests), "--detach")
 
     @property
     def state(self) -> StateFolder:
@@ -95,11 +104,11 @@ class Catalogue:
     def write(self, at: int, repository: str, subject: str) -> None:
         write_one(self.masters[at], repository, f"INSERT DATA {{ <{subject}> <urn:p> 1 }}", Durability.APPLIED)
 
-    def store(self, repository: str) -> list[str]:
-        """What the store of this repository holds, as it says itself."""
+    def store(self, repository: str, data_center: str = "uk") -> list[str]:
+        """What the store of this repository holds, as it says itself. The first repository: an empty text."""
         topology = self.state.topology()
         places = [*topology.workers, *topology.repository_workers]
-        [url] = [each.url for each in places if each.repository == repository]
+        [url] = [each.url for each in places if (each.repository, each.data_center) == (repository, data_center)]
         rows = csv_rows(http_get(url, f"/query?{urlencode({'query': SUBJECTS})}", "text/csv", 10.0))
         return [row[0] for row in rows]
 
@@ -119,7 +128,7 @@ def test_repositories_of_a_manifest_have_their_own_data_until_they_are_removed(
     monkeypatch.setenv("TXLOG_PREVIEWS", "repositories")
     cluster = Catalogue(tmp_path)
     try:
-        cluster.up(STOCK)
+        cluster.up(ONE + STOCK)
         print("served after", cluster.wait_served("catalogue", "stock"))
         roles = [each["role"] for each in cluster.status()["processes"]]
         assert (roles.count("pipeline"), roles.count("worker")) == (1, 2)
@@ -131,13 +140,13 @@ def test_repositories_of_a_manifest_have_their_own_data_until_they_are_removed(
         assert cluster.store("") == ["urn:c1", "urn:c2"], "a store that is gone delays its own repository"
 
         cluster.run("down")
-        cluster.up(STOCK)
+        cluster.up(ONE + STOCK)
         print("served after", cluster.wait_served("catalogue", "stock"))
         cluster.write(0, "stock", "urn:s2")
         assert (cluster.store(""), cluster.store("stock")) == (["urn:c1", "urn:c2"], ["urn:s1", "urn:s2"])
 
         cluster.run("down")
-        cluster.up("")
+        cluster.up(ONE)
         wait_until("no manifest wants stock", SERVED_S, lambda: cluster.wanted_by("stock") == [])
         print("served after", cluster.wait_served("catalogue", "stock"))
         cluster.write(1, "stock", "urn:s3")
@@ -148,7 +157,7 @@ def test_repositories_of_a_manifest_have_their_own_data_until_they_are_removed(
         wait_until("the stores of stock are set aside", SERVED_S, kept.exists)
         wait_until("stock is forgotten", SERVED_S, lambda: cluster.status()["repositories"] == [])
         cluster.run("down")
-        cluster.up("")
+        cluster.up(ONE)
         cluster.wait_served("catalogue")
         cluster.write(0, "catalogue", "urn:c3")
         assert cluster.store("") == ["urn:c1", "urn:c2", "urn:c3"]
@@ -157,6 +166,46 @@ def test_repositories_of_a_manifest_have_their_own_data_until_they_are_removed(
     finally:
         if cluster.folder.exists():
             cluster.run("down")
+
+
+def test_each_repository_of_a_split_cluster_goes_on_and_rejoins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A side goes on with a repository once it has the split backup of that repository's log."""
+    monkeypatch.setenv("TXLOG_PREVIEWS", "repositories")
+    cluster = Catalogue(tmp_path)
+    try:
+        cluster.up(TWO % "uk" + STOCK, TWO % "us" + STOCK)
+        cluster.wait_served("catalogue", "stock")
+        assert cluster.wanted_by("stock") == ["uk", "us"]
+        cluster.write(0, "catalogue", "urn:c1")
+        cluster.write(1, "stock", "urn:s1")
+        cluster.run("link", "cut", "uk", "us")
+        wait_until("uk goes on with stock", SERVED_S, partial(is_alone, cluster, 0))
+        wait_until("us goes on with stock", SERVED_S, partial(is_alone, cluster, 1))
+        cluster.write(0, "stock", "urn:s2")
+        cluster.write(1, "stock", "urn:s3")
+        assert (cluster.store("stock"), cluster.store("stock", "us")) == (["urn:s1", "urn:s2"], ["urn:s1", "urn:s3"])
+        cluster.run("link", "heal")
+        whole = ["urn:s1", "urn:s2", "urn:s3"]
+        for data_center in ("uk", "us"):
+            wait_until(
+                f"stock of {data_center} is whole",
+                2 * SERVED_S,
+                partial(lambda name: cluster.store("stock", name) == whole, data_center),
+            )
+            assert cluster.store("", data_center) == ["urn:c1"]
+        assert {each["dataCenter"] for each in cluster.status()["duties"]} <= {"uk", "us"}
+    finally:
+        if cluster.folder.exists():
+            cluster.run("down")
+
+
+def is_alone(cluster: Catalogue, at: int) -> bool:
+    """Whether this master goes on with stock in a view of its own."""
+    with MasterClient(f"{cluster.masters[at]}/txlog/repositories/stock", 5.0) as master:
+        status = master.status()
+    return status.state == "Joined" and len(status.members) == 1
 
 
 def stop_store(cluster: Catalogue, name: str) -> None:

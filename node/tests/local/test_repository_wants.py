@@ -11,7 +11,9 @@ import pytest
 
 from txlog.client.errors import MasterUnreachable
 from txlog.client.repository_calls import ListedRepository, RepositoryList
-from txlog.local import repository_wants
+from txlog.local import daemon_control, repository_wants
+from txlog.local.daemon_control import wait_repositories
+from txlog.local.local_errors import CannotRun
 from txlog.local.repository_records import LocalRepository, RepositoryRecords, read_repositories, write_repositories
 from txlog.local.repository_want import WantStep, next_step
 from txlog.local.repository_wants import RepositoryWants
@@ -218,3 +220,31 @@ async def test_one_that_was_made_again_by_name_begins_with_empty_stores(machine:
     assert (machine.masters.stopped, machine.masters.started) == (["uk-stock-worker-1"], ["uk-stock-worker-1"])
     assert list(machine.state.worker("uk-stock-worker-1").iterdir()) == []
     assert (machine.state.worker("uk-stock-worker-1.removed-2") / "data").exists()
+
+
+class FakeSupervisor:
+    """A supervisor that shows one state after the other, and then the last one."""
+
+    def __init__(self, *shown: tuple[WantStep, str]) -> None:
+        self.shown = list(shown)
+
+    def status(self) -> dict[str, Any]:
+        step, message = self.shown.pop(0) if len(self.shown) > 1 else self.shown[0]
+        return {"repositories": [{"name": "stock", "dataCenter": "uk", "state": step.value, "message": message}]}
+
+
+@pytest.mark.parametrize("end", [WantStep.KEEP, WantStep.STAY, WantStep.REPORT])
+def test_up_waits_until_the_masters_know_every_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: WantStep
+) -> None:
+    fake = FakeSupervisor((WantStep.WAIT, "no master"), (WantStep.ASK, ""), (end, "gone a moment ago"), (end, ""))
+    monkeypatch.setattr(daemon_control, "SupervisorClient", lambda state: fake)
+    wait_repositories(StateFolder(tmp_path), 10.0)
+    assert fake.shown == [(end, "")]
+
+
+def test_up_names_the_repository_that_it_does_not_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSupervisor((WantStep.ASK, "TooManyRepositories: remove one first"))
+    monkeypatch.setattr(daemon_control, "SupervisorClient", lambda state: fake)
+    with pytest.raises(CannotRun, match="stock of uk: TooManyRepositories: remove one first"):
+        wait_repositories(StateFolder(tmp_path), 0.0)

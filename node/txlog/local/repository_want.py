@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from txlog.client.repository_calls import ListedRepository, RepositoryList
 from txlog.local.repository_records import LocalRepository
@@ -26,6 +27,10 @@ class WantStep(StrEnum):
     """It was removed, and the manifest names it no more: its stores end."""
     WAIT = "Unknown"
     """The master that answered has not read the system log that far."""
+
+
+UNSETTLED_STATES: Final = frozenset({WantStep.ASK, WantStep.WITHDRAW, WantStep.WAIT})
+"""Something is still to be done, or to be learnt."""
 
 
 def next_step(record: LocalRepository, listed: RepositoryList) -> WantStep:
