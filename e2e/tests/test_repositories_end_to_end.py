@@ -37,7 +37,7 @@ ONE = """
 TWO = """
   dataCenter: %s
   peers: [{name: uk, masters: 1, address: uk}, {name: us, masters: 1, address: us}]
-  maxPeerLag: 2s
+  maxPeerLag: 4s
 """
 STOCK = """
   repositories: [{name: stock, workers: {replicas: 1}}]

@@ -79,8 +79,8 @@ async def test_a_number_below_the_next_one_that_is_not_listed_is_removed(pair: C
     assert [(await pair.get(at, LIST))["nextLog"] for at in (0, 1)] == [3, 3]
     await put(pair, 1, "stock", {"unwantedBy": "uk"}, 200)
     await delete(pair, 0, f"{LIST}/stock")
-    told = await pair.get(0, LIST)
-    assert ([one["name"] for one in told["repositories"]], told["nextLog"]) == (["demo"], 3)
+    found = await pair.get(0, LIST)
+    assert ([one["name"] for one in found["repositories"]], found["nextLog"]) == (["demo"], 3)
 
 
 async def test_a_worker_of_an_empty_log_works_before_it_has_a_position(clusters: Callable[..., Cluster]) -> None:

@@ -35,7 +35,7 @@ UNSETTLED_STATES: Final = frozenset({WantStep.ASK, WantStep.WITHDRAW, WantStep.W
 
 def next_step(record: LocalRepository, listed: RepositoryList) -> WantStep:
     """The step for a repository, as a master lists it now. Only a master that has read the end of a log can say that
-    the repository is gone: whoever has not read that far lists it neither."""
+    the repository is gone: one that has not read so far lists it neither."""
     found = next((each for each in listed.repositories if each.name == record.name), None)
     if found is not None and record.number in (0, found.log):
         return _step_for_known(record, found)

@@ -8,7 +8,7 @@ from txlog.client.connection import REPOSITORIES_PATH
 from txlog.config.process_config import PipelineConfig
 
 FIRST_REPOSITORY: Final = ""
-"""Stands for the repository of the masters' first log, whose name a pipeline does not know."""
+"""Means the repository of the masters' first log, whose name a pipeline does not know."""
 
 
 def repository_config(config: PipelineConfig, repository: str) -> PipelineConfig:
