@@ -22,6 +22,7 @@ from txlog.client import MasterClient, MasterUnreachable
 from txlog.local.state_folder import StateFolder
 from txlog.model.durability import Durability
 from txlog.model.errors import NotFound, Unavailable
+from txlog.model.master_state import MasterState
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(900)]
 HEAD = """
@@ -195,7 +196,10 @@ def test_each_repository_of_a_split_cluster_goes_on_and_rejoins(
                 partial(lambda name: cluster.store("stock", name) == whole, data_center),
             )
             assert cluster.store("", data_center) == ["urn:c1"]
-        assert {each["dataCenter"] for each in cluster.status()["duties"]} <= {"uk", "us"}
+        splits = json.loads(cluster.run("split-report", "--json"))["splits"]
+        assert [each["restoredWorkers"] for each in splits] == [[]], "the report is about the first repository"
+        [restored] = [each for each in cluster.status()["duties"] if each["kind"] == "restore"]
+        assert (restored["repository"], restored["worker"]) == ("stock", f"{restored['dataCenter']}-stock-worker-1")
     finally:
         if cluster.folder.exists():
             cluster.run("down")
@@ -204,8 +208,7 @@ def test_each_repository_of_a_split_cluster_goes_on_and_rejoins(
 def is_alone(cluster: Catalogue, at: int) -> bool:
     """Whether this master goes on with stock in a view of its own."""
     with MasterClient(f"{cluster.masters[at]}/txlog/repositories/stock", 5.0) as master:
-        status = master.status()
-    return status.state == "Joined" and len(status.members) == 1
+        return master.status().state == MasterState.ISOLATED
 
 
 def stop_store(cluster: Catalogue, name: str) -> None:
