@@ -37,6 +37,7 @@ from txlog_simulation.override_mutants import ORDER_MUTANTS
 from txlog_simulation.poison_mutants import POISON_MUTANTS
 from txlog_simulation.queue_mutants import QUEUE_MUTANTS
 from txlog_simulation.rehearsal_mutants import REHEARSAL_MUTANTS
+from txlog_simulation.repository_mutants import REPOSITORY_MUTANTS
 from txlog_simulation.site_mutants import SITE_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
@@ -475,6 +476,7 @@ MUTANTS = (
     *FRONT_DOOR_MUTANTS,
     *CROSSLOG_MUTANTS,
     *SYSTEM_MUTANTS,
+    *REPOSITORY_MUTANTS,
     *LOG_MUTANTS,
     *CERTIFICATION_MUTANTS,
     *DIVERGENCE_MUTANTS,

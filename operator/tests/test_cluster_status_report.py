@@ -344,6 +344,7 @@ def test_executors_need_an_account_and_room_for_stream_and_batch(
             {"site": "a", "sites": [{"name": "b", "urls": ["http://b:1"]}], "changeSets": {"enabled": True}},
             "spec.sites",
         ),
+        ({"repositories": [{"name": "stock"}]}, "spec.repositories"),
         ({"roundTimeout": "1s", "idleInterval": "1s"}, "spec.idleInterval"),
         ({"peers": []}, "spec.peers"),
     ],

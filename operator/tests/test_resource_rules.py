@@ -8,7 +8,7 @@ import pytest
 from control_plane import ControlPlane
 
 from txlog.config.change_set_policy import NEEDS_ONE_ORDER, NEEDS_OXIGRAPH
-from txlog.config.cluster import MIXED_ENGINES_REQUIRED, VIRTUOSO_NOT_MIXED, VIRTUOSO_REFUSES_EFFECTS
+from txlog.config.worker_specs import MIXED_ENGINES_REQUIRED, VIRTUOSO_NOT_MIXED, VIRTUOSO_REFUSES_EFFECTS
 
 pytestmark = pytest.mark.kubernetes
 

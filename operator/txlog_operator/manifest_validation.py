@@ -65,6 +65,8 @@ def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> lis
     found += missing_claims(cluster)
     if spec.sites:
         found.append("spec.sites does not act on Kubernetes yet; leave it out, or run the cluster with txlog up")
+    if spec.repositories:
+        found.append("spec.repositories does not act on Kubernetes yet; leave it out, or run the cluster with txlog up")
     if spec.workers.engine != "oxigraph":
         found.append(f"spec.workers.engine: {spec.workers.engine} does not run on Kubernetes yet; name it as external")
     for at, worker in enumerate(spec.workers.external or []):

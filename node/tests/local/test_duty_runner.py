@@ -103,3 +103,11 @@ async def test_an_unfinished_restore_of_a_worker_that_was_removed_does_not_keep_
         async with asyncio.timeout(DEADLINE):
             while not any(at == "/txlog/status" for _, at, _ in list(master.asked)):  # noqa: ASYNC110 - the release asks
                 await asyncio.sleep(0.02)
+
+
+def test_a_finished_duty_of_a_further_repository_names_it(state: StateFolder) -> None:
+    runner = DutyRunner({}, state)
+    for group in ("uk", "uk.stock"):
+        runner._record_done(group, {"id": "b-1", "kind": "backup", "why": "", "worker": ""}, {})
+    found = [(each["dataCenter"], each.get("repository")) for each in DutyRunner({}, state).describe()]
+    assert found == [("uk", None), ("uk", "stock")], "a split report is about the first repository"

@@ -70,3 +70,38 @@ async def test_a_want_that_means_nothing_is_refused(
 ) -> None:
     assert said in (await put(pair, 0, "stock", body, status))["message"]
     assert [one["name"] for one in (await pair.get(0, LIST))["repositories"]] == ["demo"]
+
+
+async def test_a_number_below_the_next_one_that_is_not_listed_is_removed(pair: Cluster) -> None:
+    assert (await pair.get(0, LIST))["nextLog"] == 0, "no system log is read"
+    await put(pair, 0, "stock", {"wantedBy": "uk"})
+    await all_open(pair)
+    assert [(await pair.get(at, LIST))["nextLog"] for at in (0, 1)] == [3, 3]
+    await put(pair, 1, "stock", {"unwantedBy": "uk"}, 200)
+    await delete(pair, 0, f"{LIST}/stock")
+    found = await pair.get(0, LIST)
+    assert ([one["name"] for one in found["repositories"]], found["nextLog"]) == (["demo"], 3)
+
+
+async def test_a_worker_of_an_empty_log_works_before_it_has_a_position(clusters: Callable[..., Cluster]) -> None:
+    workers = [{"name": "w-1", "url": "http://127.0.0.1:1"}]
+    cluster = clusters(1, repositories={"workers": {"stock": workers}})
+    await start_all(cluster)
+    await put(cluster, 0, "stock", {"wantedBy": "uk"}, 202, wait="2")
+    await all_open(cluster)
+
+    async def report(error: str | None) -> dict[str, int]:
+        path, body = f"{LIST}/stock/workers/w-1", {"state": "Working", "position": None, "error": error}
+        async with cluster.session.post(cluster.url(0, path), json=body) as answer:
+            assert answer.status == 200, await answer.text()
+        found: dict[str, int] = (await cluster.get(0, f"{LIST}/stock"))["workers"]
+        return found
+
+    assert await report("no log from any master") == {"working": 0, "of": 1}
+    assert await report(None) == {"working": 1, "of": 1}
+    await put(cluster, 0, "stock", {"wantedBy": "uk"}, 200)
+    quads = {"Content-Type": "application/n-quads", "TxLog-Durability": "synced"}
+    url = cluster.url(0, "/repositories/stock/statements")
+    async with cluster.session.post(url, data="<urn:a> <urn:b> <urn:c> .", headers=quads) as answer:
+        assert answer.status == 204, await answer.text()
+    assert await report(None) == {"working": 0, "of": 1}, "it may lack the transaction"

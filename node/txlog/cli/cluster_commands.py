@@ -25,7 +25,7 @@ from txlog.cli.options import ClusterOptions, LocalOptions, SuccessionOptions, r
 from txlog.cli.tables import colour_state, err, format_time, out, show_json, show_table
 from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
-from txlog.local.daemon_control import ended_supervisor, start_daemon, stop_daemon, wait_ready
+from txlog.local.daemon_control import ended_supervisor, start_daemon, stop_daemon, wait_ready, wait_repositories
 from txlog.local.local_errors import CannotRun, NotRunning
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
@@ -137,9 +137,11 @@ def _wait_until_ready(folder: StateFolder, wait: float, quiet: bool) -> None:
             process, [m.url for m in folder.topology().masters_of(process["dataCenter"])] if pipeline else ()
         )
 
+    until = time.monotonic() + wait
     if quiet:
         for _ in wait_ready(folder, wait, is_process_ready):
             pass
+        wait_repositories(folder, until - time.monotonic())
         return
     with Live(console=err, transient=True, refresh_per_second=8) as live:
         for processes in wait_ready(folder, wait, is_process_ready):
@@ -149,6 +151,7 @@ def _wait_until_ready(folder: StateFolder, wait: float, quiet: bool) -> None:
                     process["name"], Text("ready", "green") if process["ready"] else colour_state(process["state"])
                 )
             live.update(table)
+    wait_repositories(folder, until - time.monotonic())
 
 
 def down(
@@ -276,6 +279,15 @@ def _show_processes(supervisor: dict[str, Any]) -> None:
         show_table(
             ["REHEARSALS OF", "SCHEDULE", "NEXT", "LAST", ""],
             [rehearsal_row(each) for each in supervisor["rehearsals"]],
+        )
+    if supervisor.get("repositories"):
+        out.print()
+        show_table(
+            ["REPOSITORY", "DATA CENTER", "LOG", "STATE", ""],
+            [
+                (each["name"], each["dataCenter"], each["log"] or "", each["state"], each["message"])
+                for each in supervisor["repositories"]
+            ],
         )
     for process in supervisor["processes"]:
         if process["said"]:

@@ -46,7 +46,7 @@ def show_splits(cluster: CliCluster, json: bool) -> None:
     answers = cluster.ask_all(MasterClient.splits)
     missing = [f"{url}: {answer}" for url, answer in answers.items() if isinstance(answer, TxLogError)]
     done = cluster.state.read("duties.json", {}).get("done", []) if cluster.state else []
-    duties = [each for each in done if each["kind"] != "repair"]
+    duties = [each for each in done if each["kind"] != "repair" and not each.get("repository")]
     found = build_split_report([each for each in answers.values() if not isinstance(each, TxLogError)], duties)
     if json:
         show_json({"splits": found, "notHeard": missing, "leftOut": REPORT_LIMITS})

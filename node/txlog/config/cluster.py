@@ -19,7 +19,6 @@ from txlog.config.change_set_policy import NEEDS_ONE_ORDER, NEEDS_OXIGRAPH, Chan
 from txlog.config.durability_specs import DurabilityDefaults, find_rule_error
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import (
-    NO_DEFAULTS,
     ManifestModel,
     cel_rules,
     expected_error,
@@ -31,16 +30,23 @@ from txlog.config.pipeline_spec import PipelineSpec
 from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
 from txlog.config.recovery_policy import BootstrapSpec
-from txlog.config.resource_specs import ResourceRequirements, SecretRef, StorageSpec
+from txlog.config.repository_specs import FurtherRepositories, find_name_error, find_repository_error
+from txlog.config.resource_specs import ResourceRequirements, StorageSpec
 from txlog.config.site_specs import LinkedSites, find_site_error
 from txlog.config.telemetry_spec import TelemetrySpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
     Duration,
-    Engine,
     Quantity,
     duration_within,
     size_at_least,
+)
+from txlog.config.worker_specs import (
+    MIXED_ENGINES_REQUIRED,
+    VIRTUOSO_NOT_MIXED,
+    VIRTUOSO_REFUSES_EFFECTS,
+    WorkersSpec,
+    find_engine_error,
 )
 from txlog.model.configuration import Master
 from txlog.model.durability import Durability
@@ -141,78 +147,11 @@ class MastersSpec(ManifestModel):
     pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of masters.")
 
 
-class ExternalWorkerSpec(ManifestModel):
-    """A store that TxLog does not start."""
-
-    url: str = Field(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$", description="URL of the store.")
-    engine: Engine = Field(default="oxigraph", description="Engine of the store.")
-    secret_ref: SecretRef | None = Field(default=None, description="Has no effect yet. The operator rejects it.")
-
-
-class WorkersSpec(ManifestModel):
-    """The workers of this data centre: stores that TxLog runs, or external ones."""
-
-    # With defaults, the rule below could not distinguish them from what a manifest contains beside external.
-    model_config = ConfigDict(
-        json_schema_extra=cel_rules(
-            (
-                "!has(self.external) || !(has(self.replicas) || has(self.engine) || has(self.storage)"
-                " || has(self.resources) || has(self.podTemplate))",
-                "either external or replicas, engine, storage, resources and podTemplate, not both",
-            ),
-            (
-                # A rule of the field itself is not asked when the field comes or goes.
-                "has(self.external) || has(oldSelf.external) || has(self.storage) == has(oldSelf.storage)",
-                "storage of workers that exist cannot be added or taken away",
-            ),
-            **{NO_DEFAULTS: True},
-        )
-    )
-    replicas: int = Field(default=1, ge=1, le=100, strict=True, description="Number of stores that TxLog runs.")
-    engine: Engine = Field(
-        default="oxigraph", description="Engine of these stores. On Kubernetes, TxLog runs `oxigraph` only."
-    )
-    storage: StorageSpec = Field(
-        default=StorageSpec(),
-        description="The volume of each store.",
-        json_schema_extra=immutable_storage_class("workers that exist"),
-    )
-    resources: ResourceRequirements = ResourceRequirements()
-    pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of these stores.")
-    external: list[ExternalWorkerSpec] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=100,
-        description="Stores that TxLog does not start. They exclude all other fields of `workers`.",
-        json_schema_extra=list_map("url"),
-    )
-
-    @model_validator(mode="after")
-    def _exactly_one_kind(self) -> Self:
-        if self.external is not None:
-            own = self.model_fields_set & {"replicas", "engine", "storage", "resources", "pod_template"}
-            if own:
-                raise expected_error(
-                    f"either external or replicas, engine and storage, not both ({', '.join(sorted(own))})", "external"
-                )
-            urls = [worker.url.rstrip("/") for worker in self.external]
-            twice = next((url for url in urls if urls.count(url) > 1), None)
-            if twice:
-                raise expected_error(f"every worker once; {twice} is there twice", "external")
-        return self
-
-
-VIRTUOSO_NOT_MIXED = (
-    "false where a worker is a virtuoso or an rdf4j-as-written; other engines hold 1, 1.0 and 01 in another way"
-)
-VIRTUOSO_REFUSES_EFFECTS = (
-    "refuse where a worker is a virtuoso, which cannot check whether the data that such an update read is unchanged"
-)
 ARCHIVE_NEEDS_TARGET = "a target, since there is no backup.target"
 ARCHIVED_NEEDS_ARCHIVE = "another level, or spec.archive: without an archive no write is ever archived"
+REPOSITORIES_NOT_ARCHIVED = "another level, since spec.repositories lists repositories, which have no archive yet"
 ARCHIVE_KEEP_NEEDS_BACKUPS = "no archive.target beside it: the window needs the backups on the target of the archive"
 AWAKE_MEMBERS = "the number of masters here cannot change while they are hibernated; wake them first"
-MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 
 
 def _weight_of(peer: str) -> str:
@@ -243,7 +182,7 @@ _ANY_OXIGRAPH = (
 )
 
 
-class ClusterSpec(LinkedSites, Preferences):
+class ClusterSpec(FurtherRepositories, LinkedSites, Preferences):
     """One data centre of a cluster: its masters, workers and pipeline."""
 
     model_config = ConfigDict(
@@ -406,13 +345,9 @@ class ClusterSpec(LinkedSites, Preferences):
 
     @model_validator(mode="after")
     def _check_engines(self) -> Self:
-        engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
-        if self.mixed_engines and not engines.isdisjoint(STANDALONE_ENGINES):
-            raise expected_error(VIRTUOSO_NOT_MIXED, "mixedEngines")
-        if "virtuoso" in engines and self.non_deterministic_updates != "refuse":
-            raise expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
-        if len(engines) > 1 and not self.mixed_engines:
-            raise expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines")
+        wrong = find_engine_error(self.workers.engines, self.mixed_engines, self.non_deterministic_updates)
+        if wrong is not None:
+            raise wrong
         return self
 
     @model_validator(mode="after")
@@ -429,7 +364,7 @@ class ClusterSpec(LinkedSites, Preferences):
     def _check_change_sets(self) -> Self:
         if not self.change_sets.enabled:
             return self
-        engines = {each.engine for each in self.workers.external or ()} or {self.workers.engine}
+        engines = self.workers.engines
         if engines != {"oxigraph"} and not (self.mixed_engines and "oxigraph" in engines):
             raise expected_error(NEEDS_OXIGRAPH, "changeSets", "enabled")
         if self.split_recovery == "None":
@@ -439,6 +374,15 @@ class ClusterSpec(LinkedSites, Preferences):
     @model_validator(mode="after")
     def _check_sites(self) -> Self:
         wrong = find_site_error(self, self.change_sets.enabled, bool(self.durability.graphs))
+        if wrong is not None:
+            raise wrong
+        return self
+
+    @model_validator(mode="after")
+    def _check_repositories(self) -> Self:
+        wrong = find_repository_error(self, self.data_center, self.mixed_engines, self.non_deterministic_updates)
+        if wrong is None and self.repositories and self.durability.default is Durability.ARCHIVED:
+            wrong = expected_error(REPOSITORIES_NOT_ARCHIVED, "durability", "default")
         if wrong is not None:
             raise wrong
         return self
@@ -481,6 +425,13 @@ class TxLogCluster(ManifestModel):
     kind: Literal["TxLogCluster"]
     metadata: ObjectMeta
     spec: ClusterSpec
+
+    @model_validator(mode="after")
+    def _check_repository_names(self) -> Self:
+        wrong = find_name_error(self.spec, self.repository)
+        if wrong is not None:
+            raise wrong
+        return self
 
     @property
     def repository(self) -> str:

@@ -9,6 +9,8 @@ PREVIEWS_VARIABLE: Final = "TXLOG_PREVIEWS"
 """Names of previews, with commas."""
 SITES_PREVIEW: Final = "sites"
 """Links between sites (decision 124)."""
+REPOSITORIES_PREVIEW: Final = "repositories"
+"""Repositories beside the first one, named by a manifest (decision 126)."""
 
 
 def is_preview_on(name: str) -> bool:

@@ -182,7 +182,7 @@ class NodeConfig(StrictModel):
     change_sets: MasterChangeSetsConfig | None = Field(default=None, description="without it there are none")
     cors_origins: list[str] = Field(default=[], description="of web pages that may use the repository")
     repositories: RepositoriesConfig | None = Field(
-        default=None, description="without it the cluster has its first repository alone; no manifest sets it yet"
+        default=None, description="without it the cluster has its first repository alone (decisions/0126)"
     )
     traces: TracesConfig | None = Field(default=None, description="without it nothing is traced")
     clock_offset_ms: int = Field(
@@ -308,8 +308,15 @@ class S3Config(StrictModel):
 TargetConfig = FolderConfig | S3Config
 
 
+class RepositoryPipelineConfig(StrictModel):
+    """What the Spark application of a data centre applies of a further repository."""
+
+    name: str
+    workers: list[WorkerConfig] = Field(min_length=1)
+
+
 class PipelineConfig(StrictModel):
-    """The Spark application of one data centre."""
+    """The Spark application of one data centre. ``masters`` and ``workers``: of the first repository."""
 
     data_center: str
     masters: list[str] = Field(min_length=1, description="URLs of the masters of this data centre, nearest first")
@@ -352,6 +359,9 @@ class PipelineConfig(StrictModel):
     )
     compare_idle_share: float = Field(
         default=0.015, gt=0, le=1, description="the same for a store that rests: all that was written was compared"
+    )
+    repositories: list[RepositoryPipelineConfig] = Field(
+        default=[], description="the further repositories that have workers here (decisions/0126)"
     )
 
 

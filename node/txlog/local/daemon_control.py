@@ -13,6 +13,7 @@ from txlog.local import process_identity
 from txlog.local.local_errors import CannotRun, NotRunning
 from txlog.local.log_files import last_lines
 from txlog.local.process_identity import ProcessIdentity
+from txlog.local.repository_want import UNSETTLED_STATES
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 
@@ -102,4 +103,19 @@ def wait_ready(
         if time.monotonic() > until:
             late = ", ".join(process["name"] for process in processes if not process["ready"])
             raise CannotRun(f"not ready within {deadline_s:g} s: {late}; see {state.logs}")
+        time.sleep(0.1)
+
+
+def wait_repositories(state: StateFolder, deadline_s: float) -> None:
+    """Returns when the masters know which further repositories the manifests name. :class:`CannotRun` after the
+    time-out, with the last error of each one."""
+    until = time.monotonic() + deadline_s
+    while True:
+        found = SupervisorClient(state).status()["repositories"]
+        late = [each for each in found if each["state"] in UNSETTLED_STATES or each["message"]]
+        if not late:
+            return
+        if time.monotonic() > until:
+            reasons = ", ".join(f"{each['name']} of {each['dataCenter']}: {each['message']}" for each in late)
+            raise CannotRun(f"repositories that the masters do not have within {deadline_s:g} s: {reasons}")
         time.sleep(0.1)

@@ -57,7 +57,8 @@ def duty_log_name(data_center: str) -> str:
 
 
 class DutyRunner:
-    """Performs the duties of the data centres of one plan."""
+    """Performs the duties of the data centres of one plan. ``plans``: by data centre; those of a further repository by
+    its name for them, which has a dot (:func:`~txlog.local.repository_plan.duty_group`)."""
 
     def __init__(self, plans: Mapping[str, DutyJobConfig], state: StateFolder) -> None:
         self._plans = plans
@@ -73,7 +74,7 @@ class DutyRunner:
                 group.create_task(self._poll_loop(data_center))
 
     def describe(self) -> list[dict[str, Any]]:
-        """The finished duties, newest last."""
+        """The finished duties, newest last. Those of a further repository name it."""
         return list(self._saved["done"])
 
     async def _poll_loop(self, data_center: str) -> None:
@@ -139,11 +140,13 @@ class DutyRunner:
         child = ChildProcess(command, self._state.own_environment, self._state.log(duty_log_name(data_center)))
         return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)
 
-    def _record_done(self, data_center: str, duty: ListedDuty, result: Mapping[str, Any]) -> None:
-        facts = {"dataCenter": data_center, "duty": duty["id"], "kind": duty["kind"], "why": duty["why"], **result}
+    def _record_done(self, group: str, duty: ListedDuty, result: Mapping[str, Any]) -> None:
+        data_center, _, repository = group.partition(".")  # as duty_group has it
+        where = {"dataCenter": data_center, **({"repository": repository} if repository else {})}
+        facts = {**where, "duty": duty["id"], "kind": duty["kind"], "why": duty["why"], **result}
         self._saved["done"] = [*self._saved["done"], facts][-HISTORY_MAX:]
         self._save()
-        log.info("%s of %s is done: %s", duty["id"], data_center, json.dumps(result))
+        log.info("%s of %s is done: %s", duty["id"], group, json.dumps(result))
 
     def _save(self) -> None:
         self._state.write("duties.json", self._saved)

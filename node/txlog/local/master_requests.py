@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from txlog.client import MasterClient
+from txlog.client.connection import MasterConnection
+from txlog.client.repository_calls import RepositoryCalls
 from txlog.local.state_folder import StateFolder
 
 T = TypeVar("T")
@@ -26,3 +28,19 @@ def _request(state: StateFolder, url: str, timeout_s: float, ask: Callable[[Mast
     tls = state.trust.context() if state.trusted_file.exists() else None
     with MasterClient(url, timeout_s, tls=tls, credentials=state.own_credentials()) as client:
         return ask(client)
+
+
+async def request_repositories(
+    state: StateFolder, url: str, timeout_s: float, ask: Callable[[RepositoryCalls], T]
+) -> T:
+    """As :func:`request_master`, about the repositories of the cluster."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, _request_repositories, state, url, timeout_s, ask)
+
+
+def _request_repositories(state: StateFolder, url: str, timeout_s: float, ask: Callable[[RepositoryCalls], T]) -> T:
+    tls = state.trust.context() if state.trusted_file.exists() else None
+    connection = MasterConnection(url, timeout_s=timeout_s, tls=tls, credentials=state.own_credentials())
+    try:
+        return ask(RepositoryCalls(connection))
+    finally:
+        connection.close()

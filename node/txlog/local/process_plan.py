@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from txlog.config.backup_policy import BackupPolicy
 from txlog.config.cluster import PeerSpec
@@ -24,6 +23,7 @@ from txlog.config.process_config import (
     NodeConfig,
     PipelineConfig,
     RehearsalConfig,
+    RepositoriesConfig,
     SiteLinkConfig,
     TargetConfig,
     WorkerConfig,
@@ -39,11 +39,8 @@ from txlog.config.process_config_builder import (
     build_traces_config,
     worker_names,
 )
-from txlog.config.units import server_of_engine
-from txlog.local.engines.fuseki_server import DATASET, fuseki_command
-from txlog.local.engines.rdf4j_server import REPOSITORY_PATH, Rdf4jFiles, rdf4j_command
-from txlog.local.engines.virtuoso_server import READY_PATH as VIRTUOSO_READY_PATH
-from txlog.local.engines.virtuoso_server import virtuoso_command
+from txlog.config.repository_specs import repository_worker_names
+from txlog.local.engines.rdf4j_server import Rdf4jFiles
 from txlog.local.link_proxy import LinkConfig
 from txlog.local.local_security import security_fields
 from txlog.local.process_spec import (
@@ -57,15 +54,21 @@ from txlog.local.process_spec import (
     site_link_name,
     site_link_program,
 )
+from txlog.local.repository_plan import (
+    find_mixed_repository,
+    find_other_spelling,
+    master_repositories,
+    pipeline_repositories,
+    repository_duties,
+    repository_locations,
+    repository_port_names,
+)
+from txlog.local.repository_records import RepositoryRecords
 from txlog.local.state_folder import MasterLocation, StateFolder, Topology, WorkerChanges, WorkerLocation
+from txlog.local.store_program import StorePrograms, store_program, store_url
 
 LINK_PROXY_NAME = "links"
 """The name of the process that carries all links."""
-
-_ENDPOINT_PATHS = {"fuseki": f"/{DATASET}", "rdf4j": REPOSITORY_PATH}
-"""Path of the worker's endpoint on the server of this engine."""
-_READY_PATHS = {"rdf4j": "/size", "virtuoso": VIRTUOSO_READY_PATH}
-"""Suffix of that path for the readiness check, where the endpoint itself does not answer at once."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ class RehearsalPlan:
     schedule: str | None
 
 
+NO_REPOSITORIES = RepositoryRecords()
+
+
 @dataclass(frozen=True)
 class ProcessPlan:
     """Every process to run. ``master_configs`` and ``pipeline_configs``: configurations by process name."""
@@ -96,7 +102,7 @@ class ProcessPlan:
     backup_plans: Mapping[str, BackupPlan] = field(default_factory=dict)
     """By data centre; only those with a target."""
     duty_configs: Mapping[str, DutyJobConfig] = field(default_factory=dict)
-    """By data centre."""
+    """By data centre, and by :func:`~txlog.local.repository_plan.duty_group` for further repositories."""
     archiver_configs: Mapping[str, ArchiverConfig] = field(default_factory=dict)
     """By data centre; only those with an archive."""
     rehearsal_plans: Mapping[str, RehearsalPlan] = field(default_factory=dict)
@@ -104,11 +110,13 @@ class ProcessPlan:
     change_set_configs: Mapping[str, ChangeSetsConfig] = field(default_factory=dict)
     """By data centre; only those that make change sets."""
     site_link_configs: Sequence[SiteLinkConfig] = ()
+    repositories: RepositoryRecords = NO_REPOSITORIES
 
     @property
     def port_names(self) -> list[str]:
         """The names that have a port now."""
-        stores = [worker.name for worker in self.topology.workers if worker.managed]
+        workers = [*self.topology.workers, *self.topology.repository_workers]
+        stores = [worker.name for worker in workers if worker.managed]
         links = [_link_name(link.source, link.target) for link in self.links]
         peers = [_peer_port_name(node) for node, config in self.master_configs.items() if config.peer_port is not None]
         changes = [change_sets_name(data_center) for data_center in self.change_set_configs]
@@ -136,6 +144,9 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
             f"is missing, and the workers are {' and '.join(engines)}; expected true in every data centre's manifest"
         )
         raise BadManifest([ManifestProblem(plain.file, plain.line, "spec.mixedEngines", wrong)])
+    for problem in (find_other_spelling(manifests), find_mixed_repository(manifests)):
+        if problem is not None:
+            raise BadManifest([problem])
     names = [name for manifest in manifests for name in _process_names(manifest)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -144,15 +155,19 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
 
 
 def _worker_engines(manifest: ClusterManifest) -> set[str]:
-    workers = manifest.cluster.spec.workers
-    return {each.engine for each in workers.external} if workers.external else {workers.engine}
+    return set(manifest.cluster.spec.workers.engines)
 
 
 def _process_names(manifest: ClusterManifest) -> list[str]:
     dc = manifest.data_center
     sites = [site_link_name(dc, each.name) for each in manifest.cluster.spec.sites]
     others = [f"{dc}-pipeline", f"{dc}-archiver", change_sets_name(dc), *sites]
-    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), *others]
+    further = [
+        name
+        for each in manifest.cluster.spec.repositories
+        for name in repository_worker_names(dc, each.name, each.workers.count)
+    ]
+    return [*manifest.cluster.own_peer.nodes, *worker_names(manifest.cluster), *further, *others]
 
 
 NO_CHANGES = WorkerChanges()
@@ -168,7 +183,11 @@ def _managed_worker_names(manifest: ClusterManifest, changes: WorkerChanges) -> 
     ]
 
 
-def port_names(manifests: Sequence[ClusterManifest], changes: WorkerChanges = NO_CHANGES) -> list[str]:
+def port_names(
+    manifests: Sequence[ClusterManifest],
+    changes: WorkerChanges = NO_CHANGES,
+    repositories: RepositoryRecords = NO_REPOSITORIES,
+) -> list[str]:
     """The names that need a port: masters, then stores, then links, so that the numbers are readable."""
     nodes = [node for manifest in manifests for node in manifest.cluster.own_peer.nodes]
     workers = [
@@ -177,7 +196,8 @@ def port_names(manifests: Sequence[ClusterManifest], changes: WorkerChanges = NO
     secured = [m for m in manifests if m.cluster.spec.security.peer_tls_secret_ref is not None]
     peers = [_peer_port_name(node) for manifest in secured for node in manifest.cluster.own_peer.nodes]
     captures = [change_sets_name(m.data_center) for m in manifests if m.cluster.spec.change_sets.enabled]
-    return [*nodes, *workers, *(_link_name(a, b) for a in nodes for b in nodes if a != b), *peers, *captures]
+    links = [_link_name(a, b) for a in nodes for b in nodes if a != b]
+    return [*nodes, *workers, *links, *peers, *captures, *repository_port_names(repositories)]
 
 
 def _link_name(source: str, target: str) -> str:
@@ -205,13 +225,16 @@ def make_plan(
     virtuoso: Path | None = None,
     python: str = sys.executable,
     changes: WorkerChanges = NO_CHANGES,
+    repositories: RepositoryRecords = NO_REPOSITORIES,
 ) -> ProcessPlan:
     """The plan with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
-    :func:`port_names`. ``oxigraph`` and ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its jar,
-    ``rdf4j`` those of its files, where a manifest uses them."""
-    topology = _topology(manifests, ports, changes)
+    :func:`port_names`. ``repositories``: of :func:`~txlog.local.repository_plan.planned_records`. ``oxigraph`` and
+    ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its jar, ``rdf4j`` those of its files, where
+    a manifest uses them."""
+    topology = _topology(manifests, ports, changes, repositories)
+    further = {dc: master_repositories(topology, dc, repositories) for dc in topology.data_centers}
     nodes = {
-        node: _node_config(manifest, node, state, ports, topology)
+        node: _node_config(manifest, node, state, ports, topology, further[manifest.data_center])
         for manifest in manifests
         for node in manifest.cluster.own_peer.nodes
     }
@@ -220,11 +243,10 @@ def make_plan(
         f"{manifest.data_center}-pipeline": _pipeline_config(manifest, topology, state, duties[manifest.data_center])
         for manifest in manifests
     }
-    programs = [
-        _worker_program(worker, state, oxigraph, java_home, fuseki, rdf4j, virtuoso)
-        for worker in topology.workers
-        if worker.managed
-    ]
+    duties |= repository_duties(topology, repositories, state)
+    stores = StorePrograms(oxigraph, java_home, fuseki, rdf4j, virtuoso)
+    workers = [*topology.workers, *topology.repository_workers]
+    programs = [store_program(worker, state, stores) for worker in workers if worker.managed]
     links = _links(topology.masters, ports)
     if links:
         command = (python, "-m", "txlog.local.link_proxy", "--config", str(state.root / "links.json"))
@@ -243,18 +265,19 @@ def make_plan(
     programs += [change_sets_program(config, state, python) for config in change_sets.values()]
     sites = [config for manifest in manifests for config in _site_link_configs(manifest, topology, state)]
     programs += [site_link_program(config, python, state.own_environment) for config in sites]
-    backups = {
-        manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
-        for manifest in manifests
-        if manifest.cluster.spec.backup
-    }
-    rehearsals = {
-        manifest.data_center: plan
-        for manifest in manifests
-        if (plan := _rehearsal_plan(manifest, topology, state)) is not None
-    }
     return ProcessPlan(
-        topology, tuple(programs), links, nodes, pipelines, backups, duties, archivers, rehearsals, change_sets, sites
+        topology,
+        tuple(programs),
+        links,
+        nodes,
+        pipelines,
+        _backup_plans(manifests, topology, state),
+        duties,
+        archivers,
+        _rehearsal_plans(manifests, topology, state),
+        change_sets,
+        sites,
+        repositories,
     )
 
 
@@ -269,11 +292,17 @@ def _pipeline_config(
         scratch_folder=state.pipeline(manifest.data_center) / "scratch",
         traces=build_traces_config(manifest.cluster),
         bulk_target=None if spec.workers.external else duties.target,
+        repositories=pipeline_repositories(topology, manifest.data_center),
         **spec.limits.pipeline_fields(),
     )
 
 
-def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], changes: WorkerChanges) -> Topology:
+def _topology(
+    manifests: Sequence[ClusterManifest],
+    ports: Mapping[str, int],
+    changes: WorkerChanges,
+    repositories: RepositoryRecords,
+) -> Topology:
     return Topology(
         repository=manifests[0].cluster.repository,
         data_centers=[manifest.data_center for manifest in manifests],
@@ -285,6 +314,7 @@ def _topology(manifests: Sequence[ClusterManifest], ports: Mapping[str, int], ch
             for node in manifest.cluster.own_peer.nodes
         ],
         workers=[worker for manifest in manifests for worker in _worker_locations(manifest, ports, changes)],
+        repository_workers=repository_locations(repositories, ports),
     )
 
 
@@ -353,6 +383,23 @@ def _site_link_configs(manifest: ClusterManifest, topology: Topology, state: Sta
     return build_site_link_configs(manifest.cluster, masters, state.sites(dc), state.secret)
 
 
+def _rehearsal_plans(
+    manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
+) -> dict[str, RehearsalPlan]:
+    found = {manifest.data_center: _rehearsal_plan(manifest, topology, state) for manifest in manifests}
+    return {data_center: plan for data_center, plan in found.items() if plan is not None}
+
+
+def _backup_plans(
+    manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
+) -> dict[str, BackupPlan]:
+    return {
+        manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
+        for manifest in manifests
+        if manifest.cluster.spec.backup
+    }
+
+
 def _rehearsal_plan(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> RehearsalPlan | None:
     masters = [master.url for master in topology.masters_of(manifest.data_center)]
     config = build_rehearsal_config(manifest.cluster, masters, state.secret)
@@ -366,36 +413,6 @@ def _backup_plan(manifest: ClusterManifest, backup: BackupPolicy, topology: Topo
     masters = [master.url for master in topology.masters_of(manifest.data_center)]
     config = build_backup_config(manifest.cluster, masters, build_target_config(backup.target, state.secret))
     return BackupPlan(config, backup.schedule)
-
-
-def _worker_program(
-    worker: WorkerLocation,
-    state: StateFolder,
-    oxigraph: str,
-    java_home: Path,
-    fuseki: Path | None,
-    rdf4j: Rdf4jFiles | None,
-    virtuoso: Path | None,
-) -> ProcessSpec:
-    folder = state.worker(worker.name)
-    command: tuple[str, ...] = (oxigraph, "serve", "-l", str(folder), "-b", urlsplit(worker.url).netloc)
-    if worker.engine == "fuseki":
-        assert fuseki is not None, "obtained where a manifest uses it"
-        command = fuseki_command(fuseki, java_home, folder, urlsplit(worker.url).port or 0)
-    elif server_of_engine(worker.engine) == "rdf4j":
-        assert rdf4j is not None, "obtained where a manifest uses it"
-        command = rdf4j_command(rdf4j, java_home, folder, urlsplit(worker.url).port or 0)
-    elif worker.engine == "virtuoso":
-        assert virtuoso is not None, "obtained where a manifest uses it"
-        command = virtuoso_command(virtuoso, folder)
-    return ProcessSpec(
-        name=worker.name,
-        role="worker",
-        data_center=worker.data_center,
-        command=command,
-        url=worker.url,
-        ready_path=_READY_PATHS.get(server_of_engine(worker.engine), "/"),
-    )
 
 
 def _worker_locations(
@@ -414,7 +431,7 @@ def _worker_locations(
         WorkerLocation(
             name=name,
             data_center=dc,
-            url=loopback_url(ports[name]) + _ENDPOINT_PATHS.get(server_of_engine(workers.engine), ""),
+            url=store_url(ports[name], workers.engine),
             engine=workers.engine,
             managed=True,
             serves=name not in filling,
@@ -437,7 +454,12 @@ def _change_sets_url(manifest: ClusterManifest, ports: Mapping[str, int]) -> str
 
 
 def _node_config(
-    manifest: ClusterManifest, node: str, state: StateFolder, ports: Mapping[str, int], topology: Topology
+    manifest: ClusterManifest,
+    node: str,
+    state: StateFolder,
+    ports: Mapping[str, int],
+    topology: Topology,
+    repositories: RepositoriesConfig | None,
 ) -> NodeConfig:
     def url_of(peer: PeerSpec, index: int) -> str:
         other = peer.nodes[index - 1]
@@ -453,5 +475,6 @@ def _node_config(
         workers=_worker_configs(topology, manifest.data_center),
         change_sets_url=_change_sets_url(manifest, ports),
         peer_port=ports.get(_peer_port_name(node)),
+        repositories=repositories,
         **security_fields(manifest, node, state),
     )

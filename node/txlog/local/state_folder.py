@@ -6,6 +6,7 @@ control.json       how to reach the supervisor: loopback URL, token, process
 topology.json      what runs where, for the command line
 ports.json         name to port, kept over restarts
 workers.json       workers that were added or removed since the manifests were written
+repositories.json  further repositories that the manifests name or have named, and their stores
 processes.json     process id and start time of every child, so that leftovers are found
 seen.json          the last incarnation and start seen of every master (protocol section 1)
 peer-token         the token that masters present to each other
@@ -23,6 +24,7 @@ archivers/DC.json  the archiver of that data centre
 capture/DC/        of its change sets: config.json, store/
 repaired/DC/       quads that repairs removed from workers and added
 shown/DC/          of restored workers: the graphs that differ from what they had served
+DC.REPOSITORY      in place of DC: the same of a further repository's duties
 secrets/NAME/      a secretRef's files, supplied by the operator; users (by txlog user)
 """
 
@@ -83,15 +85,19 @@ class WorkerLocation(_StateModel):
     managed: bool
     serves: bool = True
     """Whether the masters know it: a store that is being filled is not their worker yet."""
+    repository: str = ""
+    """The further repository whose worker it is; empty for the first one."""
 
 
 class Topology(_StateModel):
-    """What runs where. Masters are in order of precedence."""
+    """What runs where. Masters are in order of precedence. ``repository``, ``workers``: the first repository.
+    ``repository_workers``: those of all further ones."""
 
     repository: str
     data_centers: list[str]
     masters: list[MasterLocation]
     workers: list[WorkerLocation]
+    repository_workers: list[WorkerLocation] = []
 
     def masters_of(self, data_center: str) -> list[MasterLocation]:
         """The masters of that data centre."""

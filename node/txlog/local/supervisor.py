@@ -24,18 +24,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from txlog.config.live_settings import BadSettings, read_effective_settings
-from txlog.config.process_config import FolderConfig, LastSeenIncarnation
+from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
-from txlog.config.units import server_of_engine
 from txlog.local import process_identity
 from txlog.local.child_process import ChildProcess
+from txlog.local.config_files import write_config_files
 from txlog.local.down_proof import report_down
 from txlog.local.duty_runner import DutyRunner, duty_log_name
-from txlog.local.engines.rdf4j_server import prepare_rdf4j
-from txlog.local.engines.virtuoso_server import prepare_virtuoso
 from txlog.local.link_faults import LinkFaultTable
 from txlog.local.local_errors import CannotRun
 from txlog.local.log_files import last_lines, rotate_log
@@ -44,6 +41,7 @@ from txlog.local.peer_registration import register_new_masters
 from txlog.local.process_identity import ProcessIdentity
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan
 from txlog.local.process_spec import ProcessSpec
+from txlog.local.repository_wants import RepositoryWants
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.stalled_stores import StalledStoreRestarter
 from txlog.local.state_folder import StateFolder
@@ -116,6 +114,7 @@ class Supervisor:
         self.backups = ScheduledBackups(plan.backup_plans, state)
         self.rehearsals = ScheduledBackups(plan.rehearsal_plans, state, kind=REHEARSALS)
         self.duties = DutyRunner(plan.duty_configs, state)
+        self.repositories = RepositoryWants(plan.topology, state, self)
         self._intervals = pace or SupervisorIntervals()
         self._processes = {program.name: SupervisedProcess(program) for program in plan.programs}
         self._last_seen: dict[str, dict[str, int]] = state.read("seen.json", {})
@@ -137,11 +136,12 @@ class Supervisor:
             ended = await asyncio.to_thread(process_identity.terminate_all, left, 10.0)
             if ended:
                 log.warning("ended %d processes that an earlier supervisor had left", len(ended))
-        self._write_configs()
+        write_config_files(self.plan, self.state)
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._rotate_logs())]
         watchers.insert(0, asyncio.create_task(self._register_masters()))
         stalled = StalledStoreRestarter(self.plan.duty_configs, self.state, self.end_stalled)
         watchers.insert(0, asyncio.create_task(stalled.run()))
+        watchers.insert(0, asyncio.create_task(self.repositories.run()))
         watchers += [asyncio.create_task(each.run()) for each in (self.rehearsals, self.backups, self.duties)]
         try:
             for kept in self._processes.values():
@@ -165,38 +165,6 @@ class Supervisor:
         found: dict[str, Any] = self.state.read("processes.json", {})
         return [ProcessIdentity.model_validate(mark) for mark in found.values()]
 
-    def _write_configs(self) -> None:
-        for name, pipeline in self.plan.pipeline_configs.items():
-            pipeline.scratch_folder.mkdir(parents=True, exist_ok=True)
-            self.state.write_config(
-                self.state.pipeline(self._processes[name].spec.data_center) / "config.json", pipeline
-            )
-        for worker in self.plan.topology.workers:
-            if worker.managed:
-                self.state.worker(worker.name).mkdir(parents=True, exist_ok=True)
-                if server_of_engine(worker.engine) == "rdf4j":
-                    prepare_rdf4j(self.state.worker(worker.name))
-                elif worker.engine == "virtuoso":
-                    prepare_virtuoso(self.state.worker(worker.name), urlsplit(worker.url).port or 0)
-        for data_center, backup in self.plan.backup_plans.items():
-            self.state.write_config(self.state.backup(data_center), backup.config)
-        for data_center, archiver in self.plan.archiver_configs.items():
-            self.state.write_config(self.state.archiver(data_center), archiver)
-        for data_center, change_sets in self.plan.change_set_configs.items():
-            self.state.write_config(self.state.change_sets(data_center) / "config.json", change_sets)
-        for link in self.plan.site_link_configs:
-            self.state.write_config(link.folder / "config.json", link)
-        for data_center, rehearsal in self.plan.rehearsal_plans.items():
-            self.state.write_config(self.state.rehearsal(data_center), rehearsal.config)
-        for data_center, duties in self.plan.duty_configs.items():
-            self.state.write_config(self.state.duties(data_center), duties)
-            if isinstance(duties.target, FolderConfig) and duties.target.folder == self.state.split_backups(
-                data_center
-            ):
-                duties.target.folder.mkdir(parents=True, exist_ok=True)
-        self.state.write("links.json", [link.model_dump() for link in self.plan.links])
-        self.state.write("topology.json", self.plan.topology.model_dump())
-
     async def _stop_all(self) -> None:
         for role in STOP_ORDER:
             group = [name for name, kept in self._processes.items() if kept.spec.role == role]
@@ -207,7 +175,7 @@ class Supervisor:
     def adopt_plan(self, plan: ProcessPlan) -> None:
         """New processes are started by this plan; running ones are unchanged."""
         self.plan = plan
-        self._write_configs()
+        write_config_files(self.plan, self.state)
 
     async def apply_plan(self, plan: ProcessPlan) -> None:
         """Starts what is new in this plan, stops what it lacks; the others continue, see :meth:`adopt_plan`."""
@@ -474,6 +442,7 @@ class Supervisor:
             "backups": self.backups.describe(),
             "rehearsals": self.rehearsals.describe(),
             "duties": self.duties.describe(),
+            "repositories": self.repositories.describe(),
         }
 
     def _describe_process(self, kept: SupervisedProcess) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from txlog.local.local_errors import CannotRun
 from txlog.local.local_security import prepare_security, renew_certificates
 from txlog.local.ports import choose_ports
 from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
+from txlog.local.repository_plan import planned_records, repository_engines
+from txlog.local.repository_records import read_repositories
 from txlog.local.single_master import single_master_plan, single_master_properties
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor import Supervisor
@@ -53,11 +55,13 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
         return single_master_plan(lone, state, obtain_java_home(state.root / "java") if lone.runs_pipeline else Path())
     manifests, changes = load_manifests(paths), state.worker_changes()
     check_complete(manifests)
+    repositories = planned_records(manifests, read_repositories(state))
     prepare_security(manifests, state)
-    ports = choose_ports(state, port_names(manifests, changes), running=running)
+    ports = choose_ports(state, port_names(manifests, changes, repositories), running=running)
     java_home = obtain_java_home(state.root / "java")
     stores = [m.cluster.spec.workers for m in manifests]
-    engines = {server_of_engine(each.engine) for each in stores if not each.external}
+    own = {each.engine for each in stores if not each.external} | repository_engines(repositories)
+    engines = {server_of_engine(engine) for engine in own}
     return make_plan(
         manifests,
         state,
@@ -68,6 +72,7 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
         rdf4j=obtain_rdf4j(state.root / "rdf4j") if "rdf4j" in engines else None,
         virtuoso=obtain_virtuoso() if "virtuoso" in engines else None,
         changes=changes,
+        repositories=repositories,
     )
 
 

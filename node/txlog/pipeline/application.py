@@ -22,6 +22,7 @@ from txlog.pipeline import divergence_scanner
 from txlog.pipeline.batch import batch_scheduler
 from txlog.pipeline.kubernetes_executors import delete_stale_executors
 from txlog.pipeline.lost_log import report_to_waiting_masters
+from txlog.pipeline.repository_configs import repository_configs
 from txlog.pipeline.spark_settings import build_spark_settings, prepare_spark_home, spark_master_url
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,12 @@ def run(config: PipelineConfig) -> int:
     with spark_session(config) as spark:
         query = start_query(spark, config)
         log.info("the pipeline of %s follows the log for %d workers", config.data_center, len(config.workers))
-        batch_scheduler.start_scheduler(spark, config, stop)
-        divergence_scanner.start_divergence_scan(config, stop)
+        for further in config.repositories:
+            log.info("and that of the repository %s for %d workers", further.name, len(further.workers))
+        configs = repository_configs(config)
+        batch_scheduler.start_schedulers(spark, list(configs.values()), stop)
+        for each in configs.values():
+            divergence_scanner.start_divergence_scan(each, stop)
         died: list[str] = []
         threading.Thread(target=_watch_query, args=(query, died, stop), name="txlog-query", daemon=True).start()
         stop.wait()
@@ -94,7 +99,7 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
 
     The checkpoint is deleted as a whole, never in part: Spark refuses an incomplete one.
     """
-    for folder in ("checkpoint", "local", "warehouse", "turns"):
+    for folder in ("checkpoint", "local", "warehouse", "turns", "repositories"):
         shutil.rmtree(config.scratch_folder / folder, ignore_errors=True)
     config.scratch_folder.mkdir(parents=True, exist_ok=True)
     if config.executors is None:

@@ -1,10 +1,13 @@
-"""The source ``txlog_doorbell``: wakes the stream when the log has grown. It has one row ``(worker, upto, store)`` for
-each worker that the masters list, since workers come and go while the application runs.
+"""The source ``txlog_doorbell``: wakes the stream when the log has grown. It has one row ``(worker, upto, store,
+repository)`` for each worker that the masters list, since workers come and go while the application runs.
 
 The offset is only a wake-up: ``{"pos": stable index, "tick": n}``. The real position is in the worker. So a lost
 checkpoint, a replayed batch or two concurrent applications change nothing. ``tick`` wakes without a new transaction.
 That happens when the master reports a lagging worker, when the application starts, and every :data:`RECHECK_S`. It also
 happens when an idle worker is gone or has moved (:mod:`txlog.pipeline.worker_liveness`).
+
+With several repositories the offset is ``{"bell": n}``, a count of the wake-ups of all logs, and only the repositories
+that rang have rows (:mod:`txlog.pipeline.repository_bells`).
 
 The reader lives in a Python process of the driver; one thread calls it.
 """
@@ -29,11 +32,13 @@ from txlog.model.errors import TxLogError
 from txlog.pipeline.gc_settings import freeze_gc
 from txlog.pipeline.lost_log import report_to_waiting_masters
 from txlog.pipeline.progress_reporter import report_once
+from txlog.pipeline.repository_bells import RepositoryBells
+from txlog.pipeline.repository_configs import FIRST_REPOSITORY, repository_configs
 from txlog.pipeline.worker_liveness import LivenessMonitor
 
 log = logging.getLogger(__name__)
 
-SCHEMA = "worker string, upto bigint, store string"
+SCHEMA = "worker string, upto bigint, store string, repository string"
 CONFIG_OPTION = "config"
 """The option of source and sink that holds the whole :class:`PipelineConfig` as JSON."""
 
@@ -147,6 +152,28 @@ def _store_config_json(worker: WorkerStatus) -> str:
     return WorkerConfig.model_validate(fields).model_dump_json()
 
 
+@dataclass
+class RepositoryRange(InputPartition):  # type: ignore[misc]
+    """Bring these workers of a repository up to their indexes."""
+
+    repository: str
+    workers: list[WorkerRange]
+
+
+def _start_poller(config: PipelineConfig) -> tuple[WakeupPoller, LivenessMonitor]:
+    """What waits for the log of one repository, and watches its idle workers."""
+    watch = LivenessMonitor(config.workers, partial(report_once, config.masters))
+    watch.start()
+    poller = WakeupPoller(
+        FailoverClient(config.masters, timeout_s=2.0),
+        [w.name for w in config.workers],
+        config.poll_s,
+        watch,
+        on_no_master=partial(report_to_waiting_masters, config),
+    )
+    return poller, watch
+
+
 class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
     """Spark's interface to :class:`WakeupPoller`. An offset is ``{"pos": stable index, "tick": count}``, with the
     tick of the poller."""
@@ -161,16 +188,7 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
     def poller(self) -> WakeupPoller:
         """The poller of this process. The first use starts it and the liveness monitor."""
         if self._poller is None:
-            masters = FailoverClient(self._config.masters, timeout_s=2.0)
-            self._watch = LivenessMonitor(self._config.workers, partial(report_once, self._config.masters))
-            self._watch.start()
-            self._poller = WakeupPoller(
-                masters,
-                [w.name for w in self._config.workers],
-                self._config.poll_s,
-                self._watch,
-                on_no_master=partial(report_to_waiting_masters, self._config),
-            )
+            self._poller, self._watch = _start_poller(self._config)
         return self._poller
 
     def stop(self) -> None:
@@ -195,11 +213,62 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
         """One :class:`WorkerRange` for each worker."""
         return self.poller.ranges(end["pos"])
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str, str]]:
         """On an executor: the one row of a partition, as in :data:`SCHEMA`."""
         assert isinstance(partition, WorkerRange)
         freeze_gc()
-        yield partition.worker, partition.upto, partition.store
+        yield partition.worker, partition.upto, partition.store, FIRST_REPOSITORY
+
+
+class RepositoriesReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Spark's interface to :class:`RepositoryBells`, for an application with several repositories."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+        # created on first use: connections and threads cannot be pickled
+        self._bells: RepositoryBells[WorkerRange] | None = None
+        self._watches: list[LivenessMonitor] = []
+
+    @property
+    def bells(self) -> RepositoryBells[WorkerRange]:
+        """The bells of this process. The first use starts them and the liveness monitors."""
+        if self._bells is None:
+            pollers: dict[str, WakeupPoller] = {}
+            for name, config in repository_configs(self._config).items():
+                pollers[name], watch = _start_poller(config)
+                self._watches.append(watch)
+            self._bells = RepositoryBells(pollers)
+        return self._bells
+
+    def stop(self) -> None:
+        """Spark calls this when the query ends: the threads stop."""
+        for watch in self._watches:
+            watch.stop()
+        if self._bells is not None:
+            self._bells.stop()
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The offset before the first wake-up."""
+        return {"bell": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A micro-batch is never limited: it carries a wake-up, not data."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Block until a log wakes the stream, for at most the poll interval. An equal offset starts no micro-batch."""
+        return {"bell": self.bells.wait(start["bell"], self._config.poll_s)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One partition for each repository that rang: a task waits for its workers together."""
+        return [RepositoryRange(*each) for each in self.bells.ranges(start["bell"], end["bell"]).items()]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, str, str]]:
+        """On an executor: the rows of a partition, as in :data:`SCHEMA`."""
+        assert isinstance(partition, RepositoryRange)
+        freeze_gc()
+        for each in partition.workers:
+            yield each.worker, each.upto, each.store, partition.repository
 
 
 class DoorbellSource(DataSource):  # type: ignore[misc]
@@ -214,7 +283,8 @@ class DoorbellSource(DataSource):  # type: ignore[misc]
         """The columns of :meth:`DoorbellReader.read`, as DDL."""
         return SCHEMA
 
-    def streamReader(self, schema: Any) -> DoorbellReader:  # noqa: N802
+    def streamReader(self, schema: Any) -> DoorbellReader | RepositoriesReader:  # noqa: N802
         """The reader for the :class:`PipelineConfig` in the option :data:`CONFIG_OPTION`."""
         freeze_gc()
-        return DoorbellReader(PipelineConfig.model_validate_json(self.options[CONFIG_OPTION]))
+        config = PipelineConfig.model_validate_json(self.options[CONFIG_OPTION])
+        return RepositoriesReader(config) if config.repositories else DoorbellReader(config)

@@ -25,7 +25,7 @@ TASK_ATTEMPTS = 4
 def build_spark_settings(config: PipelineConfig, socket_folder: Path) -> dict[str, str]:
     """``socket_folder``: short (a socket's path is limited to about 100 bytes) and on this machine."""
     scratch = config.scratch_folder.resolve()
-    workers = len(config.workers)
+    workers = _row_groups(config)
     executor_settings = (
         {}
         if config.executors is None
@@ -83,7 +83,12 @@ def spark_master_url(config: PipelineConfig) -> str:
         return config.spark_master
     if config.executors is not None:
         return KUBERNETES_MASTER_URL
-    return f"local[{2 * len(config.workers) + config.batch_tasks},{TASK_ATTEMPTS}]"
+    return f"local[{2 * _row_groups(config) + config.batch_tasks},{TASK_ATTEMPTS}]"
+
+
+def _row_groups(config: PipelineConfig) -> int:
+    """Partitions of one micro-batch: the workers, or the repositories if there are several."""
+    return 1 + len(config.repositories) if config.repositories else len(config.workers)
 
 
 def java_options(socket_folder: Path, node: str, classes: str | None = None) -> str:

@@ -32,6 +32,7 @@ from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.pipeline.apply_round import EMPTY_CACHE, Applier, WorkerCache
 from txlog.pipeline.lane_traces import TracedApplier, open_lane_traces
 from txlog.pipeline.progress_reporter import ProgressReporter
+from txlog.pipeline.repository_configs import FIRST_REPOSITORY, repository_config
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.telemetry.json_log import install_json_log
 
@@ -58,11 +59,12 @@ KEEP_POLL_S = 0.02
 
 class ApplyRequest(NamedTuple):
     """A request to bring ``worker`` up to ``upto``. ``store``: its :class:`WorkerConfig` as JSON; empty for a
-    configured one."""
+    configured one. ``repository``: whose log it follows, as in :mod:`txlog.pipeline.repository_configs`."""
 
     worker: str
     upto: int
     store: str = ""
+    repository: str = FIRST_REPOSITORY
 
 
 class WorkerMutex:
@@ -286,14 +288,27 @@ class LaneSet:
         return self._lanes[key]
 
 
-_lanes_by_config: dict[str, LaneSet] = {}
+_lane_sets: dict[tuple[str, str], LaneSet] = {}
+"""By configuration and repository."""
 
 
 def apply_workers(config_json: str, rows: Sequence[ApplyRequest]) -> None:
-    """Entry point of a task: see :meth:`LaneSet.apply_workers`. Each process creates the lanes of a configuration
-    once."""
-    if config_json not in _lanes_by_config:
+    """Entry point of a task: see :meth:`LaneSet.apply_workers`. Each process creates the lanes of a repository once.
+    An error in one repository does not end the task, and with it the query, of several."""
+    for repository in dict.fromkeys(row.repository for row in rows):
+        try:
+            lanes = _lane_set(config_json, repository)
+            lanes.apply_workers([row for row in rows if row.repository == repository])
+        except Exception:
+            if not PipelineConfig.model_validate_json(config_json).repositories:
+                raise
+            log.exception("repository %s", repository or "of the first log")
+
+
+def _lane_set(config_json: str, repository: str) -> LaneSet:
+    key = (config_json, repository)
+    if key not in _lane_sets:
         config = PipelineConfig.model_validate_json(config_json)
         install_json_log(f"{config.data_center}-lanes")
-        _lanes_by_config[config_json] = LaneSet(config, WorkerApplier)
-    _lanes_by_config[config_json].apply_workers(rows)
+        _lane_sets[key] = LaneSet(repository_config(config, repository), WorkerApplier)
+    return _lane_sets[key]

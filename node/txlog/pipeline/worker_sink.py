@@ -23,7 +23,7 @@ class WorkersSink:
     def process(self, row: Row) -> None:
         """Records one worker and its target. It does no work yet: Spark discards a Python process whose rows were not
         all read, and with it every connection (0.7 s for each micro-batch)."""
-        self._rows.append(ApplyRequest(str(row[0]), int(row[1]), str(row[2])))
+        self._rows.append(ApplyRequest(str(row[0]), int(row[1]), str(row[2]), str(row[3])))
 
     def close(self, error: Exception | None) -> None:
         """All rows were read; applies them. Never raises for an error of a worker or of a master. The workers hold what

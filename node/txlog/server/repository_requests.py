@@ -23,6 +23,7 @@ from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound, OneRepository, RepositoryRefused, TxLogError, Unavailable
 from txlog.model.view import STRATEGIES
+from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.admin.configuration import MODES, RETENTION_MS_MIN
 from txlog.server.frontdoor.repositories import BODY_BYTES_MAX, refuse_deletion_with_query
 from txlog.server.frontdoor.repository_config import parse_repository_config
@@ -113,9 +114,11 @@ class RepositoryRequests:
         return list(dict.fromkeys([self._host.first.repository, *self._further.known_names()]))
 
     def describe(self) -> dict[str, Any]:
-        """``{"operational", "behind", "repositories": [{"name", "log", "clusterId", "state", "stable", "applied",
-        "workers": {"working", "of"}, "wantedBy", "failed"}]}``. ``operational``: whether each group of workers of this
-        data centre has a working one. ``behind``: this master's system log may lack entries."""
+        """``{"operational", "behind", "nextLog", "repositories": [{"name", "log", "clusterId", "state", "stable",
+        "applied", "workers": {"working", "of"}, "wantedBy", "failed"}]}``. ``operational``: whether each group of
+        workers of this data centre has a working one. ``behind``: this master's system log may lack entries.
+        ``nextLog``: the number of the next log; a lower one that is not listed is removed for good. 0: this master has
+        not read the system log."""
         system = self._further.system
         catalogue = system.catalogue if system is not None else None
         found = [self._describe(record) for record in catalogue.kept()] if catalogue is not None else []
@@ -125,7 +128,8 @@ class RepositoryRequests:
         working = [group for group in groups if group["working"]]
         operational = "full" if len(working) == len(groups) else "partial" if working else "none"
         behind = SYSTEM_LOG in self._further.failed or (system is not None and not system.is_at_work)
-        return {"operational": operational, "behind": behind, "repositories": found}
+        next_log = catalogue.next_number if catalogue is not None else 0
+        return {"operational": operational, "behind": behind, "nextLog": next_log, "repositories": found}
 
     def _describe(self, record: RepositoryRecord) -> dict[str, Any]:
         wanted_by = sorted(name or "request" for name in record.wanted_by)
@@ -158,7 +162,7 @@ class RepositoryRequests:
             found["clusterId"], found["state"] = service.loop.status.cluster_id, service.context.state
             found["stable"], found["applied"] = durability.stable.value, durability.applied.value
             group = service.registry.workers.values()
-            working = sum(worker.state == "Working" and worker.position is not None for worker in group)
+            working = sum(_is_working(worker, found["stable"]) for worker in group)
             found["workers"] = {"working": working, "of": len(group)}
         return found
 
@@ -329,6 +333,12 @@ def _record(system: SystemLog, number: int) -> RepositoryRecord:
     catalogue = system.catalogue
     assert catalogue is not None, "it had this record"
     return catalogue.records[number]
+
+
+def _is_working(worker: RegisteredWorker, stable: int) -> bool:
+    """Whether a worker executes its log. One of an empty log has no position: the first transaction gives it one."""
+    is_at_start = stable == 0 and worker.error is None
+    return worker.state == "Working" and (worker.position is not None or is_at_start)
 
 
 def _unknown(name: str) -> NotFound:

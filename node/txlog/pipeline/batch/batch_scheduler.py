@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from txlog.apply import WorkerState
@@ -35,10 +36,18 @@ OPERATIONS_GUESS_MAX = 100
 
 
 class BatchScheduler:
-    """``engine``: created for each batch. Not thread-safe."""
+    """``engine``: created for each batch. ``turn``: held by the one batch that the application runs. Not
+    thread-safe."""
 
-    def __init__(self, config: PipelineConfig, engine: Callable[[], TaskRunner], stop: threading.Event) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        engine: Callable[[], TaskRunner],
+        stop: threading.Event,
+        turn: threading.Lock | None = None,
+    ) -> None:
         self._config, self._make_runner, self._stop = config, engine, stop
+        self._turn = turn or threading.Lock()
         self._masters = FailoverClient(config.masters, 5.0)
         self._reports: ProgressReporter | None = None
         self._not_before: dict[str, tuple[float, float]] = {}
@@ -100,7 +109,7 @@ class BatchScheduler:
         if self._reports is None:
             self._reports = ProgressReporter(self._config.masters)
         reports = self._reports
-        with _worker_mutex(config, worker, self._stop):
+        with self._turn, _worker_mutex(config, worker, self._stop):
             batch = CatchUp(
                 config,
                 worker,
@@ -143,7 +152,10 @@ def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) ->
         turn.close()  # closing releases the mutex
 
 
-def start_scheduler(spark: Any, config: PipelineConfig, stop: threading.Event) -> None:
-    """Starts the scheduler of an application with this Spark session."""
-    planner = BatchScheduler(config, lambda: SparkRunner(spark.sparkContext, config.batch_tasks), stop)
-    threading.Thread(target=planner.run, name="txlog-planner", daemon=True).start()
+def start_schedulers(spark: Any, configs: Sequence[PipelineConfig], stop: threading.Event) -> None:
+    """Starts the scheduler of each repository of an application with this Spark session."""
+    turn = threading.Lock()
+    for config in configs:
+        runner = partial(SparkRunner, spark.sparkContext, config.batch_tasks)
+        planner = BatchScheduler(config, runner, stop, turn)
+        threading.Thread(target=planner.run, name="txlog-planner", daemon=True).start()

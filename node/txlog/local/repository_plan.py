@@ -1,0 +1,153 @@
+"""What further repositories need on this machine: stores, and parts of the processes of their data centres. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from txlog.client.connection import REPOSITORIES_PATH
+from txlog.config.manifest_reader import ClusterManifest, ManifestProblem
+from txlog.config.process_config import (
+    DutyJobConfig,
+    FolderConfig,
+    RepositoriesConfig,
+    RepositoryPipelineConfig,
+    WorkerConfig,
+)
+from txlog.config.repository_specs import RepositorySpec, repository_label, repository_worker_names
+from txlog.local.repository_records import LocalRepository, RepositoryRecords, StoreRecord
+from txlog.local.state_folder import StateFolder, Topology, WorkerLocation
+from txlog.local.store_program import store_url
+
+
+def planned_records(manifests: Sequence[ClusterManifest], known: RepositoryRecords) -> RepositoryRecords:
+    """The records by these manifests: what they name, and what they named before and is not removed yet."""
+    listed = [_from_manifest(manifest, each) for manifest in manifests for each in manifest.cluster.spec.repositories]
+    named = {each.key for each in listed}
+    numbers = {each.key: each.number for each in known.repositories}
+    repositories = [each.model_copy(update={"number": numbers.get(each.key, 0)}) for each in listed]
+    here = {manifest.data_center for manifest in manifests}
+    repositories += [
+        each.model_copy(update={"is_wanted": False})
+        for each in known.repositories
+        if each.key not in named and each.data_center in here
+    ]
+    return RepositoryRecords(was_used=known.was_used or bool(repositories), repositories=repositories)
+
+
+def _from_manifest(manifest: ClusterManifest, spec: RepositorySpec) -> LocalRepository:
+    dc, workers = manifest.data_center, spec.workers
+    names = repository_worker_names(dc, spec.name, workers.count)
+    if workers.external:
+        stores = [
+            StoreRecord(name=name, engine=each.engine, url=each.url.rstrip("/"))
+            for name, each in zip(names, workers.external, strict=True)
+        ]
+    else:
+        stores = [StoreRecord(name=name, engine=workers.engine) for name in names]
+    return LocalRepository(name=spec.name, data_center=dc, stores=stores)
+
+
+def repository_port_names(records: RepositoryRecords) -> list[str]:
+    """Names of the stores that run on this machine."""
+    return [store.name for each in records.repositories for store in each.stores if not store.url]
+
+
+def repository_engines(records: RepositoryRecords) -> set[str]:
+    """Engines of the stores that run on this machine."""
+    return {store.engine for each in records.repositories for store in each.stores if not store.url}
+
+
+def repository_locations(records: RepositoryRecords, ports: Mapping[str, int]) -> list[WorkerLocation]:
+    """Where the stores are reached."""
+    return [
+        WorkerLocation(
+            name=store.name,
+            data_center=each.data_center,
+            url=store.url or store_url(ports[store.name], store.engine),
+            engine=store.engine,
+            managed=not store.url,
+            repository=each.name,
+        )
+        for each in records.repositories
+        for store in each.stores
+    ]
+
+
+def master_repositories(topology: Topology, data_center: str, records: RepositoryRecords) -> RepositoriesConfig | None:
+    """What masters of a data centre know of further repositories; None where there never were some."""
+    if not records.was_used:
+        return None
+    return RepositoriesConfig(workers=_worker_configs(topology, data_center))
+
+
+def pipeline_repositories(topology: Topology, data_center: str) -> list[RepositoryPipelineConfig]:
+    """The further repositories that the pipeline of a data centre applies."""
+    found = _worker_configs(topology, data_center)
+    return [RepositoryPipelineConfig(name=name, workers=workers) for name, workers in found.items()]
+
+
+def _worker_configs(topology: Topology, data_center: str) -> dict[str, list[WorkerConfig]]:
+    found: dict[str, list[WorkerConfig]] = {}
+    for worker in topology.repository_workers:
+        if worker.data_center == data_center:
+            fields = {"name": worker.name, "url": worker.url, "engine": worker.engine}
+            found.setdefault(worker.repository, []).append(WorkerConfig.model_validate(fields))
+    return found
+
+
+def duty_group(data_center: str, repository: str) -> str:
+    """Names the duties of a further repository in a data centre. No data centre has a dot in its name."""
+    return f"{data_center}.{repository_label(repository)}"
+
+
+def repository_duties(topology: Topology, records: RepositoryRecords, state: StateFolder) -> dict[str, DutyJobConfig]:
+    """By :func:`duty_group`. Split backups of further repositories go into the state folder."""
+
+    def masters(data_center: str, repository: str) -> list[str]:
+        urls = [master.url for master in topology.masters_of(data_center)]
+        return [f"{url}{REPOSITORIES_PATH}/{repository}" for url in urls]
+
+    def target(data_center: str, repository: str) -> FolderConfig:
+        return FolderConfig(folder=state.split_backups(duty_group(data_center, repository)))
+
+    found: dict[str, DutyJobConfig] = {}
+    for each in records.repositories:
+        group = duty_group(each.data_center, each.name)
+        others = [dc for dc in topology.data_centers if dc != each.data_center]
+        found[group] = DutyJobConfig(
+            data_center=each.data_center,
+            masters=masters(each.data_center, each.name),
+            target=target(each.data_center, each.name),
+            others=[target(dc, each.name) for dc in others],
+            elsewhere=[masters(dc, each.name) for dc in others],
+            shown=state.rejoin_diffs(group),
+            repaired=state.repair_patches(group),
+        )
+    return found
+
+
+def find_mixed_repository(manifests: Sequence[ClusterManifest]) -> ManifestProblem | None:
+    """Engines of one repository that differ between data centres, where a manifest does not allow it."""
+    engines: dict[str, set[str]] = {}
+    for manifest in manifests:
+        for each in manifest.cluster.spec.repositories:
+            engines.setdefault(each.name, set()).update(each.workers.engines)
+    for manifest in manifests:
+        for at, each in enumerate(manifest.cluster.spec.repositories):
+            if len(engines[each.name]) > 1 and not manifest.cluster.spec.mixed_engines:
+                found = " and ".join(sorted(engines[each.name]))
+                wrong = f"has workers of {found} in all data centres; expected one engine, or spec.mixedEngines true"
+                return ManifestProblem(manifest.file, manifest.line, f"spec.repositories[{at}].workers", wrong)
+    return None
+
+
+def find_other_spelling(manifests: Sequence[ClusterManifest]) -> ManifestProblem | None:
+    """A repository that two data centres name by another spelling."""
+    spelled: dict[str, str] = {}
+    for manifest in manifests:
+        for at, each in enumerate(manifest.cluster.spec.repositories):
+            first = spelled.setdefault(repository_label(each.name), each.name)
+            if first != each.name:
+                wrong = f'is "{each.name}"; expected "{first}", as in another data centre, or quite another name'
+                return ManifestProblem(manifest.file, manifest.line, f"spec.repositories[{at}].name", wrong)
+    return None
