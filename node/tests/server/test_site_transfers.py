@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from linked_sites import Site, equal, holds, reported, two_sites
+from linked_sites import Site, equal, holds, report_link, reported, two_sites
 from master_cluster import Cluster, until
 from test_site_switches import command, link_of
 
@@ -130,10 +130,12 @@ async def test_an_order_is_taken_back_and_what_is_wrong_is_refused(pair: tuple[S
     lon, nyc = pair
     await fill(lon)
     await forget_changes(lon)
+    await report_link(lon, nyc)
     nyc.start_link(lon)
     await until(lambda: reported(nyc, "NeedsState"))
     code, _ = await command(nyc, "take-state", "lon", "--yes", "--wait", "0")
     assert code == 1
+    await until(lambda: reported(nyc, "Transferring"))
     code, found = await command(nyc, "take-state", "lon", "--cancel")
     assert (code, found["order"]["takeAt"]) == (0, 0)
     await until(lambda: reported(nyc, "NeedsState", "take-state"))

@@ -14,6 +14,7 @@ from txlog.sites.transfer_steps import (
     is_reset,
     is_reset_due,
     is_torn,
+    last_anchor,
     plan_end,
     plan_page,
     plan_reset,
@@ -56,7 +57,8 @@ def reported_anchor(site: SimulatedSite) -> int:
 
 def is_order_pending(link: SimulatedLink) -> bool:
     """Whether a person has ordered this site to take the other one's state, and it has not begun."""
-    return link.site.ordered_at > max(link.mine.anchor, anchor_start(stored_record(link.site)))
+    begun = max(link.mine.anchor, last_anchor(stored_record(link.site)))
+    return begun < link.site.ordered_at <= min(link.mine.index, len(link.site.events))
 
 
 def await_transfer(link: SimulatedLink) -> bool:
@@ -65,7 +67,8 @@ def await_transfer(link: SimulatedLink) -> bool:
     mine, theirs = link.mine, link.theirs
     takes = [each.mine.anchor for each in link.world.links if each.site is link.source and each.mine.is_taking]
     is_mine_gone = mine.index < link.site.kept or is_torn(mine, theirs)
-    if is_order_pending(link):
+    begun = max(mine.anchor, last_anchor(stored_record(link.site)))
+    if begun < link.site.ordered_at <= len(link.site.events):
         start = len(link.source.events)
     elif takes and takes[0] > theirs.anchor and takes[0] > link.source.kept:
         start = takes[0] - 1
@@ -83,8 +86,10 @@ def await_transfer(link: SimulatedLink) -> bool:
 
 def is_waiting(link: SimulatedLink) -> bool:
     """Whether a book waits for an anchor that nobody is about to write."""
-    has_read = link.mine.index == len(link.site.events)
-    return link.mine.awaits_anchor and has_read and not is_order_pending(link) and not link.theirs.is_taking
+    mine, theirs = link.mine, link.theirs
+    has_read = mine.index == len(link.site.events) and theirs.index == len(link.source.events)
+    is_awaiting = mine.awaits_anchor or (theirs.awaits_anchor and not mine.is_taking)
+    return is_awaiting and has_read and not is_order_pending(link) and not theirs.is_taking
 
 
 def plan_anchor(link: SimulatedLink) -> Plan:

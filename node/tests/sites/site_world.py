@@ -131,7 +131,7 @@ class SimulatedSite:
         self.local: list[tuple[bytes, Version, Value]] = []
         self.reference_clock = 0
         self.kept = 0
-        self.ordered_at = 0.0
+        self.ordered_at = 0
         self.anchor = 0
         self.is_taking = False
 
@@ -477,7 +477,7 @@ class World:
         """A person lets a site take the state of the other one, unless a transfer is under way."""
         other = self.sites[site.other_name]
         if not (other.is_taking or other.ordered_at > other.anchor or site.ordered_at > site.anchor):
-            site.ordered_at = site.settled + 0.5
+            site.ordered_at = site.settled
             self.count["orders"] += 1
 
     def submit(self, site: SimulatedSite, write: LinkWrite) -> None:

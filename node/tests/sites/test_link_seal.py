@@ -46,3 +46,29 @@ def test_a_seal_imports_nothing_and_moves_no_cursor() -> None:
     assert (book.cursor, book.acknowledged, book.number) == (*before[:2], before[2] + 1)
     book.apply(link_entry(book, StepKind.SEAL, keys=KEYS))
     assert (book.record, book.ignored) == (None, 1), "a seal with keys is none"
+
+
+def test_a_page_counts_in_a_transfer_only() -> None:
+    for step in (StepKind.PAGE, StepKind.END):
+        book = SiteBook("lon", "nyc", KeyKind.PROPERTY)
+        book.apply(link_entry(book, StepKind.BEGIN))
+        book.apply(link_entry(book, step, to=7))
+        assert (book.record, book.ignored, book.cursor) == (None, 1, 0)
+        book.apply(link_entry(book, StepKind.TAKE))
+        assert (book.is_taking, book.anchor) == (True, 3)
+        book.apply(link_entry(book, step, to=7))
+        assert (book.ignored, book.is_taking) == (0, step is StepKind.PAGE)
+
+
+def test_a_book_that_waits_for_an_anchor_is_not_closed_and_begins_there_as_any_other() -> None:
+    book, late = (SiteBook("lon", "nyc", KeyKind.PROPERTY) for _ in range(2))
+    late.await_anchor(1)
+    assert not LinkSeal(0).is_closed(late), "what it wrote before may take effect"
+    first = link_entry(book, StepKind.BEGIN)
+    book.apply(first)
+    for step in (StepKind.SEAL, StepKind.RESET, StepKind.SEAL):
+        entry = link_entry(book, step, to=9)
+        book.apply(entry)
+        late.apply(entry)
+    assert {**vars(book), "_dirty": None} == {**vars(late), "_dirty": None}
+    assert (book.anchor, book.cursor, book.acknowledged) == (3, 9, 3)

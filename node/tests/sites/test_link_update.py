@@ -14,6 +14,7 @@ from txlog.sites.keys import KeyKind, key_of
 from txlog.sites.link_errors import KeysDiffer, OtherLink
 from txlog.sites.link_record import (
     RECORD_VERSION,
+    TRANSFER_VERSION,
     LaterRecord,
     LinkRecord,
     RecordedKey,
@@ -195,11 +196,11 @@ def test_a_link_that_began_from_another_cluster_or_with_other_keys_is_not_contin
 
 def test_a_record_of_a_later_version_stops_the_link() -> None:
     store = begun()
-    later = changed(entry(StepKind.BATCH, 2, store.book, 9), version=RECORD_VERSION + 1)
+    later = changed(entry(StepKind.BATCH, 2, store.book, 9), version=TRANSFER_VERSION + 1)
     with pytest.raises(LaterRecord, match="version 2"):
         store.execute(build_update(later, "c2"))
     other = begun()
-    foreign = changed(entry(StepKind.BATCH, 2, other.book, 9), version=RECORD_VERSION + 1, cluster="c9")
+    foreign = changed(entry(StepKind.BATCH, 2, other.book, 9), version=TRANSFER_VERSION + 1, cluster="c9")
     other.execute(build_update(foreign, "c2"))
     assert (other.book.record, other.book.ignored) == (None, 1)
 

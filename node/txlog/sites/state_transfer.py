@@ -97,10 +97,10 @@ class StateTransfer:
         planned, self._planned = self._planned, None
         if planned is None or outcome is not EntryOutcome.OVER:
             return
-        if is_own:
+        if is_own and self._page:
             self.done += self._page
         else:
-            self.close()
+            self.close()  # also after the end
 
     def values(self, at: ValueAt, keys: Collection[bytes]) -> Mapping[bytes, Value] | None:
         """The other site's values of keys, where they are those of the copy."""

@@ -11,7 +11,7 @@ from txlog.sites.link_switches import LinkSwitches
 from txlog.sites.log_reader import SiteMasters
 from txlog.sites.site_book import NeedsState, SiteBook
 from txlog.sites.stored_record import StoredRecord, read_stored_record
-from txlog.sites.transfer_steps import anchor_start, base_of_record, is_reset_due, plan_reset, plan_take
+from txlog.sites.transfer_steps import anchor_start, base_of_record, is_reset_due, last_anchor, plan_reset, plan_take
 from txlog.sites.version_table import VersionTable
 from txlog.telemetry.event_log import EventLog
 
@@ -30,8 +30,10 @@ class TransferAnchors:
         return self._here.ask(lambda master: read_stored_record(master, config.repository, config.other.name))
 
     def _is_ordered(self, mine: SiteBook, stored: StoredRecord) -> bool:
-        """Whether a person has ordered a transfer that has not begun."""
-        return self._switches.take_at > max(mine.anchor, anchor_start(stored.record) if mine.awaits_anchor else 0)
+        """Whether a person has ordered a transfer that has not begun. The order is final, so a ``take`` that follows it
+        is decided after it."""
+        begun = max(mine.anchor, last_anchor(stored.record))
+        return begun < self._switches.take_at <= self._switches.index_here
 
     def place(self, table: VersionTable) -> None:
         """Let a new table begin with the last anchors, where there are some."""
@@ -72,7 +74,7 @@ class TransferAnchors:
 
     def state(self, mine: SiteBook, theirs: SiteBook) -> tuple[LinkState, TxLogError | None]:
         """``Online`` where there is no transfer."""
-        is_ordered = self._switches.take_at > 0
+        is_ordered = self._switches.take_at > (0 if mine.is_taking else mine.anchor)
         if mine.is_taking and theirs.is_taking and is_ordered:
             return LinkState.NEEDS_STATE, NeedsState(
                 f"{mine.site} and {mine.other} each take the state of the other one: take one order back with "

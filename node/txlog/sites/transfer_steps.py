@@ -15,6 +15,7 @@ import msgspec
 
 from txlog.sites.decisions import Plan, next_record, present_version
 from txlog.sites.link_record import (
+    ANCHORS,
     NO_VERSION,
     TRANSFER_VERSION,
     LinkRecord,
@@ -52,9 +53,17 @@ def anchor_start(record: LinkRecord | None) -> int:
     """The entry after which the own log holds the last anchor, by the record in the store; 0: there is none."""
     if record is None:
         return 0
-    if record.step in (StepKind.TAKE, StepKind.RESET):
+    if record.step in ANCHORS:
         return record.decided
     return max(0, record.anchor - 1)
+
+
+def last_anchor(record: LinkRecord | None) -> int:
+    """A final index that the last anchor is not before: a later order has not been followed. By the record in the
+    store."""
+    if record is None:
+        return 0
+    return record.decided if record.step in ANCHORS else record.anchor
 
 
 def is_reset_due(mine: SiteBook, theirs: SiteBook) -> bool:
