@@ -380,6 +380,7 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         BOOK,
         "        if self.needs or (self.is_taking and entry.at > self.anchor):\n",
         "        if self.needs:\n",
+        f"{SEAL_TEST}test_no_batch_ends_within_a_transfer",
     ),
     _mutant(
         "transfer-overwrites-clients",
@@ -423,6 +424,7 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         TRANSFER,
         "    return _has_missed(mine, theirs) or _has_missed(theirs, mine)\n",
         "    return False\n",
+        f"{SEAL_TEST}test_a_reset_after_the_copy_is_named",
     ),
     _mutant(
         "transfer-keeps-what-the-other-site-lacks",
