@@ -13,10 +13,20 @@ import copy
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Generator, Iterator, Mapping
+from typing import Any
 
-import msgspec
+from simulated_records import (
+    FORGERIES,
+    KIND,
+    LinkWrite,
+    LocalWrite,
+    LogItem,
+    forge_record,
+    key_bytes,
+    line_of,
+    record_lines,
+)
 from simulated_transfer import (
     await_transfer,
     begin_again,
@@ -29,19 +39,15 @@ from simulated_transfer import (
 
 from txlog.changesets.change_set import ChangeSet
 from txlog.sites.batches import cut_batch
-from txlog.sites.decisions import LinkEntry, Plan, Value, finish_plan, plan_seal, plan_step
-from txlog.sites.keys import SITES_GRAPH, KeyKind, key_of
+from txlog.sites.decisions import Plan, Value, finish_plan, plan_seal, plan_step
+from txlog.sites.keys import key_of
 from txlog.sites.link_record import (
-    CONTENTS_PREDICATE,
-    NAME_PREDICATE,
     NO_VERSION,
     LinkRecord,
-    RecordedKey,
     StepKind,
     ValueAt,
     Version,
     encode_record,
-    record_subject,
 )
 from txlog.sites.link_seal import LinkSeal
 from txlog.sites.site_book import SiteBook, SiteEntry
@@ -50,7 +56,6 @@ from txlog.sites.transfer_steps import is_reset_due, is_torn
 STEPS = 500
 QUIET_ROUNDS = 30
 ROUNDS_MAX = 600
-KIND = KeyKind.PROPERTY
 EMPTY: Value = frozenset()
 ORDER_ONLY = 1_000_000
 """Stamps of a site without skew begin here."""
@@ -58,63 +63,6 @@ ORDER_ONLY = 1_000_000
 
 class Violation(Exception):
     """The sites are not what they must be."""
-
-
-class LocalWrite(NamedTuple):
-    """A client's transaction: for each key, how its value changes, and the text of a new quad. ``forged``: what it does
-    to the record of the link: ``drop``, or one of :data:`FORGERIES`."""
-
-    operations: list[tuple[int, str, bytes]]
-    forged: str = ""
-
-
-FORGERIES = ("name", "contents", "noise", "cluster", "key", "number", "huge", "twice", "renamed")
-
-
-class LinkWrite(NamedTuple):
-    entry: LinkEntry
-    nonce: str
-
-
-class LogItem:
-    """An entry of a log; a rejoin gives it another stamp."""
-
-    def __init__(self, write: LocalWrite | LinkWrite) -> None:
-        self.write = write
-        self.stamp = 0
-
-
-def line_of(key: int, text: bytes) -> bytes:
-    return b'<urn:s%d> <urn:p> "%s" .' % (key, text)
-
-
-def key_bytes(key: int) -> bytes:
-    return key_of(line_of(key, b""), KIND)
-
-
-def record_lines(site: str, names: Iterable[bytes], contents: Iterable[bytes]) -> set[bytes]:
-    subject = record_subject(site)
-    pairs = [(NAME_PREDICATE, each) for each in names] + [(CONTENTS_PREDICATE, each) for each in contents]
-    return {f'<{subject}> <{p}> "{v.decode()}" <{SITES_GRAPH}> .'.encode() for p, v in pairs}
-
-
-def forge_record(last: LinkRecord, how: str, nonce: str) -> tuple[set[bytes], set[bytes]]:
-    """Names and contents of a record that no link has written, after the record ``last``."""
-    following = msgspec.structs.replace(last, number=last.number + 1, begin=last.to, to=last.to + 5)
-    following = msgspec.structs.replace(following, step=StepKind.BATCH, keys=[])
-    changes: dict[str, dict[str, Any]] = {
-        "cluster": {"cluster": "c-par"},
-        "key": {"key": "quad"},
-        "number": {"number": last.number + 7},
-        "huge": {"clock": 1 << 63},
-        "twice": {"keys": [RecordedKey(key_bytes(0), 1, last.site, 1, last.site, 1)] * 2},
-    }
-    name, contents = encode_record(msgspec.structs.replace(following, **changes.get(how, {})), nonce)
-    if how == "name":
-        return {name}, set()
-    if how == "contents":
-        return set(), {contents}
-    return {b"9." + name if how == "renamed" else name}, {b"AAAA" if how == "noise" else contents}
 
 
 class SimulatedSite:
