@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping
 from typing import Any
 
+import simulated_transfer as transfers
 from simulated_records import (
     FORGERIES,
     KIND,
@@ -26,15 +27,6 @@ from simulated_records import (
     key_bytes,
     line_of,
     record_lines,
-)
-from simulated_transfer import (
-    await_transfer,
-    begin_again,
-    execute_step,
-    is_order_pending,
-    is_waiting,
-    plan_anchor,
-    take_state,
 )
 
 from txlog.changesets.change_set import ChangeSet
@@ -186,7 +178,7 @@ class SimulatedSite:
         if record.step is StepKind.BATCH:
             self.reference_clock = max(self.reference_clock, record.clock + 1)
             self.world.check_batch(self, record.site, record.to)
-        execute_step(self, index, record, self.log[index - 1].stamp)
+        transfers.execute_step(self, index, record, self.log[index - 1].stamp)
         self.world.count[str(record.step)] += 1
         return ChangeSet(tuple(sorted({*deletes} - {*adds})), tuple(sorted({*adds} - {*deletes})))
 
@@ -222,7 +214,7 @@ class SimulatedLink:
             else copy.deepcopy(self.saved)
         )
         if self.saved is None:
-            begin_again(self)
+            transfers.begin_again(self)
         self.work: Iterator[None] | None = None
         self.seal: LinkSeal | None = None
         self.is_offline = False
@@ -242,7 +234,7 @@ class SimulatedLink:
         if self.is_offline:
             return
         is_gone = self.mine.index < self.site.kept or self.theirs.index < self.source.kept
-        self.is_stuck = (is_gone or is_torn(self.mine, self.theirs)) and not await_transfer(self)
+        self.is_stuck = (is_gone or is_torn(self.mine, self.theirs)) and not transfers.await_transfer(self)
         if self.is_stuck:
             return
         self._read(self.mine, self.site, rng.choice([1, 3, 50]) if faulty else 1000)
@@ -275,10 +267,10 @@ class SimulatedLink:
         mine = self.mine
         if self.seal is not None:
             return self._work_on_seal()
-        if is_order_pending(self) or (is_reset_due(mine, self.theirs) and not mine.needs):
-            return self.write(plan_anchor(self))
+        if transfers.is_order_pending(self) or (is_reset_due(mine, self.theirs) and not mine.needs):
+            return self.write(transfers.plan_anchor(self))
         if mine.is_taking and mine.record is not None and not mine.needs:
-            return take_state(self)
+            return transfers.take_state(self)
         return iter([None]) if mine.awaits_anchor else self._work()
 
     def write(self, plan: Plan) -> Generator[None, None, bool]:
@@ -476,7 +468,7 @@ class World:
                     site.execute()
             for link in self.links:
                 link.turn()
-                if link.is_stuck or is_waiting(link):
+                if link.is_stuck or transfers.is_waiting(link):
                     self.order_transfer(link.site)
             state: Any = [(len(site.log), len(site.events)) for site in self.sites.values()]
             quiet = quiet + 1 if state == before else 0
