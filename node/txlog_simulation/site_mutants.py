@@ -21,6 +21,9 @@ LINK_TEST = "node/tests/server/test_site_links.py::"
 TABLE_TEST = "node/tests/sites/test_version_table.py::"
 SEAL_TEST = "node/tests/sites/test_link_seal.py::"
 LAG_TEST = "node/tests/sites/test_link_lag.py::"
+TRANSFER = "txlog/sites/transfer_steps.py"
+TRANSFER_TEST = "node/tests/server/test_site_transfers.py::"
+SPOOL_TEST = "node/tests/sites/test_state_spool.py::"
 SWITCH_TEST = "node/tests/server/test_site_switches.py::"
 
 
@@ -370,5 +373,89 @@ SITE_MUTANTS: tuple[Mutant, ...] = (
         "            if ago_s > REPORT_EVERY_S:\n",
         "            if ago_s < 0:\n",
         f"{LINK_TEST}test_a_link_that_reports_nothing_more_is_silent",
+    ),
+    _mutant(
+        "transfer-imports-meanwhile",
+        "A15",
+        BOOK,
+        "        if self.needs or (self.is_taking and entry.at > self.anchor):\n",
+        "        if self.needs:\n",
+        f"{SEAL_TEST}test_no_batch_ends_within_a_transfer",
+    ),
+    _mutant(
+        "transfer-overwrites-clients",
+        "A15",
+        TRANSFER,
+        " for key in keys if present_version(mine, key) == NO_VERSION]",
+        " for key in keys]",
+    ),
+    _mutant(
+        "transfer-sends-net-changes",
+        "A13",
+        BATCHES,
+        "    if changes[0].at <= book.whole_until:\n",
+        "    if changes[0].at < 0:\n",
+    ),
+    _mutant(
+        "transfer-forgets-what-the-copy-holds",
+        "A15",
+        DECISIONS,
+        "        if not (wins(offer, present) or is_known_there):\n",
+        "        if not wins(offer, present):\n",
+    ),
+    _mutant(
+        "transfer-copies-before-the-reset",
+        "A15",
+        TRANSFER,
+        "    return has_both and theirs.cursor == mine.anchor\n",
+        "    return mine.anchor > 0\n",
+    ),
+    _mutant(
+        "transfer-page-without-a-transfer",
+        "A7",
+        BOOK,
+        "            is_next = is_next and self.is_taking\n",
+        "            is_next = bool(is_next)\n",
+        f"{SEAL_TEST}test_a_page_counts_in_a_transfer_only",
+    ),
+    _mutant(
+        "transfer-torn-goes-on",
+        "A15",
+        TRANSFER,
+        "    return _has_missed(mine, theirs) or _has_missed(theirs, mine)\n",
+        "    return False\n",
+        f"{SEAL_TEST}test_a_reset_after_the_copy_is_named",
+    ),
+    _mutant(
+        "transfer-keeps-what-the-other-site-lacks",
+        "A15",
+        "txlog/sites/state_spool.py",
+        "SELECT key FROM (SELECT key, line FROM here EXCEPT SELECT key, line FROM there)\n",
+        "SELECT key FROM (SELECT key, line FROM there EXCEPT SELECT key, line FROM here)\n",
+        f"{SPOOL_TEST}test_keys_that_differ_are_found_with_the_values_of_the_other_site",
+    ),
+    _mutant(
+        "transfer-takes-half-a-state",
+        "A17",
+        "txlog/sites/state_lines.py",
+        "    if not ended:\n",
+        "    if count < 0:\n",
+        f"{SPOOL_TEST}test_a_state_that_is_not_whole_is_refused",
+    ),
+    _mutant(
+        "transfer-state-of-another-cluster",
+        "A17",
+        "txlog/server/feed/site_state.py",
+        '        if cluster not in ("", here):\n',
+        '        if cluster == "-":\n',
+        f"{TRANSFER_TEST}test_a_state_is_of_one_final_position_and_what_is_wrong_is_refused",
+    ),
+    _mutant(
+        "transfer-though-the-order-was-taken-back",
+        "A15",
+        "txlog/model/site_switch.py",
+        "before._replace(take_at=index if order.takes else 0)",
+        "before._replace(take_at=index)",
+        "node/tests/model/test_site_switch.py::test_an_order_counts_until_it_is_taken_back",
     ),
 )

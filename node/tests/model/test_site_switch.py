@@ -6,11 +6,14 @@ import pytest
 
 from txlog.model.site_switch import (
     SiteSwitch,
+    StateOrder,
     SwitchOrigin,
     SwitchState,
     apply_site_switches,
     decode_site_switch,
+    decode_state_order,
     encode_site_switch,
+    encode_state_order,
 )
 
 OPERATOR, MANIFEST = SwitchOrigin.OPERATOR, SwitchOrigin.MANIFEST
@@ -49,3 +52,14 @@ def test_the_last_switch_of_a_site_counts_and_the_manifest_is_remembered() -> No
     assert apply_site_switches(rows) == {"nyc": SwitchState(False, True, 9), "par": SwitchState(True, False, 5)}
     assert apply_site_switches([*rows, (11, key(False, MANIFEST))])["nyc"] == SwitchState(False, False, 11)
     assert apply_site_switches([]) == {}
+
+
+def test_an_order_counts_until_it_is_taken_back() -> None:
+    take, keep = (encode_state_order(StateOrder("nyc", takes), "x") for takes in (True, False))
+    assert decode_state_order(take) == StateOrder("nyc", True)
+    assert decode_site_switch(take) is None, "an older program passes over it"
+    assert decode_state_order(encode_site_switch(SiteSwitch("nyc", True, OPERATOR), "x")) is None
+    offline = encode_site_switch(SiteSwitch("nyc", True, OPERATOR), "x")
+    assert apply_site_switches([(3, take), (5, offline)])["nyc"] == SwitchState(True, False, 5, take_at=3)
+    assert apply_site_switches([(3, offline), (5, take), (7, take)])["nyc"] == SwitchState(True, False, 3, take_at=7)
+    assert apply_site_switches([(3, take), (5, keep)])["nyc"] == SwitchState(False, False, 0)

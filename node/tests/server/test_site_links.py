@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import random
@@ -10,7 +11,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
@@ -136,6 +137,10 @@ async def test_what_a_link_cannot_go_on_with_is_named(pair: tuple[Site, Site]) -
     assert await nyc.end_link(signal.SIGTERM) == 0
     nyc.start_link(lon)
     await until(lambda: reported(nyc, "Starting", "does not report its link"))
+    await until(lambda: has_read(nyc, 1, 0))
+    await nyc.write('INSERT DATA { <urn:own> <urn:p> "1" }')
+    await until(lambda: has_read(nyc, 1, 1))
+    assert await nyc.stable() == 1, "only the client has written"
     for changes, state, error in (
         ({"other": "new-york"}, "NamesDiffer", "nyc lists lon"),
         ({"key": "quad"}, "KeysDiffer", "key is property at nyc"),
@@ -145,33 +150,56 @@ async def test_what_a_link_cannot_go_on_with_is_named(pair: tuple[Site, Site]) -
         await report_link(lon, nyc, **changes)
         nyc.start_link(lon)
         await until(partial(reported, nyc, state, error))
-    assert not await nyc.quads()
+    assert await nyc.quads() == {'<urn:own> <urn:p> "1"'}
 
 
-async def has_ignored(site: Site) -> bool:
-    [link] = (await site.cluster.get(0, "/txlog/sites"))["links"]
-    return bool(link["ignored"])
+async def has_read(site: Site, other: int, own: int) -> bool:
+    links = (await site.cluster.get(0, "/txlog/sites"))["links"]
+    return any(each["read"] >= other and each["ownRead"] >= own for each in links if each["other"] == "lon")
 
 
 @pytest.mark.timeout(120)
 async def test_a_record_of_a_client_is_in_the_way_until_it_is_dropped(pair: tuple[Site, Site]) -> None:
     lon, nyc = pair
     await report_link(lon, nyc)
-    nyc.start_link(lon)
-    await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
-    await until(lambda: holds(nyc, '<urn:a> <urn:p> "1"'))
+    ahead_s = [0.0]
+    async with running_link(nyc, lon, lambda: time.monotonic() + ahead_s[0]) as link:
+        await lon.write('INSERT DATA { <urn:a> <urn:p> "1" }')
+        await until(lambda: holds(nyc, '<urn:a> <urn:p> "1"'))
+        await be_in_the_way(lon, nyc, link, ahead_s)
+
+
+@contextlib.asynccontextmanager
+async def running_link(site: Site, other: Site, clock: Callable[[], float]) -> AsyncIterator[SiteLink]:
+    """The link of a site in this process."""
+    stop = threading.Event()
+    link = SiteLink(
+        SiteLinkConfig.model_validate(site.link_config(other)), EventLog(site.name, io.StringIO()), clock=clock
+    )
+    running = asyncio.create_task(asyncio.to_thread(link.run, stop))
+    try:
+        yield link
+    finally:
+        stop.set()
+        await running
+
+
+async def be_in_the_way(lon: Site, nyc: Site, link: SiteLink, ahead_s: list[float]) -> None:
     forged = '<urn:txlog:site:from:lon> <urn:txlog:site:record> "9.x" ; <urn:txlog:site:contents> "AAAA"'
     await nyc.write(f"INSERT DATA {{ GRAPH <urn:txlog:sites> {{ {forged} }} }}")
-    await until(lambda: has_ignored(nyc))  # A batch that was decided before would still replace the record.
+    await until(lambda: link.report.ignored)  # A batch that was decided before would still replace the record.
     await lon.write('INSERT DATA { <urn:b> <urn:p> "1" }')
-    await until(lambda: reported(nyc, "Refused", "DROP GRAPH <urn:txlog:sites>"))
+    await until(lambda: link.report.state == "Refused" and "DROP GRAPH <urn:txlog:sites>" in link.report.error)
     before = await nyc.stable()
     assert '<urn:b> <urn:p> "1"' not in await nyc.quads()
-    await nyc.write('INSERT DATA { <urn:c> <urn:p> "1" }')
-    assert await nyc.stable() == before + 1, "no more entries are written"
+    ahead_s[0] = 100.0  # pauses between entries without effect are over
+    for number in (1, 2):
+        await nyc.write(f"INSERT DATA {{ <urn:c> <urn:p> {number} }}")
+        await until(lambda number=number: link.report.own_read >= before + number)
+    assert await nyc.stable() == before + 2, "no more entries are written"
     await nyc.write("DROP GRAPH <urn:txlog:sites>")
     await until(lambda: holds(nyc, '<urn:b> <urn:p> "1"'))
-    await until(lambda: reported(nyc, "Online"))
+    await until(lambda: link.report.state == "Online")
 
 
 @pytest.mark.timeout(120)

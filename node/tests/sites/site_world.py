@@ -3,7 +3,8 @@
 Each site is a totally ordered log with an unsettled end, which a rejoin reorders. What is settled is executed in order,
 and gives change sets. The links read both logs, decide, read values, and write entries that count only where the record
 before them is there. They are killed anywhere, run twice, lose, delay and repeat what they write, and are cut off. They
-are taken offline, and learn that late. In some worlds clients write into the graph of the records.
+are taken offline, and learn that late. In some worlds clients write into the graph of the records. In others change
+sets are forgotten, and one site takes the state of the other one (:mod:`simulated_transfer`).
 """
 
 from __future__ import annotations
@@ -12,34 +13,41 @@ import copy
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Generator, Iterator, Mapping
+from typing import Any
 
-import msgspec
+import simulated_transfer as transfers
+from simulated_records import (
+    FORGERIES,
+    KIND,
+    LinkWrite,
+    LocalWrite,
+    LogItem,
+    forge_record,
+    key_bytes,
+    line_of,
+    record_lines,
+)
 
 from txlog.changesets.change_set import ChangeSet
 from txlog.sites.batches import cut_batch
-from txlog.sites.decisions import LinkEntry, Value, finish_plan, plan_seal, plan_step
-from txlog.sites.keys import SITES_GRAPH, KeyKind, key_of
+from txlog.sites.decisions import Plan, Value, finish_plan, plan_seal, plan_step
+from txlog.sites.keys import key_of
 from txlog.sites.link_record import (
-    CONTENTS_PREDICATE,
-    NAME_PREDICATE,
     NO_VERSION,
     LinkRecord,
-    RecordedKey,
     StepKind,
     ValueAt,
     Version,
     encode_record,
-    record_subject,
 )
 from txlog.sites.link_seal import LinkSeal
 from txlog.sites.site_book import SiteBook, SiteEntry
+from txlog.sites.transfer_steps import is_reset_due, is_torn
 
 STEPS = 500
 QUIET_ROUNDS = 30
 ROUNDS_MAX = 600
-KIND = KeyKind.PROPERTY
 EMPTY: Value = frozenset()
 ORDER_ONLY = 1_000_000
 """Stamps of a site without skew begin here."""
@@ -47,63 +55,6 @@ ORDER_ONLY = 1_000_000
 
 class Violation(Exception):
     """The sites are not what they must be."""
-
-
-class LocalWrite(NamedTuple):
-    """A client's transaction: for each key, how its value changes, and the text of a new quad. ``forged``: what it does
-    to the record of the link: ``drop``, or one of :data:`FORGERIES`."""
-
-    operations: list[tuple[int, str, bytes]]
-    forged: str = ""
-
-
-FORGERIES = ("name", "contents", "noise", "cluster", "key", "number", "huge", "twice", "renamed")
-
-
-class LinkWrite(NamedTuple):
-    entry: LinkEntry
-    nonce: str
-
-
-class LogItem:
-    """An entry of a log; a rejoin gives it another stamp."""
-
-    def __init__(self, write: LocalWrite | LinkWrite) -> None:
-        self.write = write
-        self.stamp = 0
-
-
-def line_of(key: int, text: bytes) -> bytes:
-    return b'<urn:s%d> <urn:p> "%s" .' % (key, text)
-
-
-def key_bytes(key: int) -> bytes:
-    return key_of(line_of(key, b""), KIND)
-
-
-def record_lines(site: str, names: Iterable[bytes], contents: Iterable[bytes]) -> set[bytes]:
-    subject = record_subject(site)
-    pairs = [(NAME_PREDICATE, each) for each in names] + [(CONTENTS_PREDICATE, each) for each in contents]
-    return {f'<{subject}> <{p}> "{v.decode()}" <{SITES_GRAPH}> .'.encode() for p, v in pairs}
-
-
-def forge_record(last: LinkRecord, how: str, nonce: str) -> tuple[set[bytes], set[bytes]]:
-    """Names and contents of a record that no link has written, after the record ``last``."""
-    following = msgspec.structs.replace(last, number=last.number + 1, begin=last.to, to=last.to + 5)
-    following = msgspec.structs.replace(following, step=StepKind.BATCH, keys=[])
-    changes: dict[str, dict[str, Any]] = {
-        "cluster": {"cluster": "c-par"},
-        "key": {"key": "quad"},
-        "number": {"number": last.number + 7},
-        "huge": {"clock": 1 << 63},
-        "twice": {"keys": [RecordedKey(key_bytes(0), 1, last.site, 1, last.site, 1)] * 2},
-    }
-    name, contents = encode_record(msgspec.structs.replace(following, **changes.get(how, {})), nonce)
-    if how == "name":
-        return {name}, set()
-    if how == "contents":
-        return set(), {contents}
-    return {b"9." + name if how == "renamed" else name}, {b"AAAA" if how == "noise" else contents}
 
 
 class SimulatedSite:
@@ -119,6 +70,10 @@ class SimulatedSite:
         self.history: dict[bytes, list[tuple[int, Value]]] = {}
         self.local: list[tuple[bytes, Version, Value]] = []
         self.reference_clock = 0
+        self.kept = 0
+        self.ordered_at = 0
+        self.anchor = 0
+        self.is_taking = False
 
     # -- the log
 
@@ -201,7 +156,7 @@ class SimulatedSite:
         if not takes_effect:
             self.world.count["void"] += 1
             return ChangeSet()
-        if record.step in (StepKind.BATCH, StepKind.CORRECTION) and self.world.is_offline(self):
+        if record.step in (StepKind.BATCH, StepKind.CORRECTION, StepKind.PAGE) and self.world.is_offline(self):
             raise Violation(f"offline: {self.name} takes {record.step} {record.number}")
         name, contents = encode_record(record, write.nonce)
         before = record_lines(record.site, self.names, self.contents)
@@ -223,6 +178,7 @@ class SimulatedSite:
         if record.step is StepKind.BATCH:
             self.reference_clock = max(self.reference_clock, record.clock + 1)
             self.world.check_batch(self, record.site, record.to)
+        transfers.execute_step(self, index, record, self.log[index - 1].stamp)
         self.world.count[str(record.step)] += 1
         return ChangeSet(tuple(sorted({*deletes} - {*adds})), tuple(sorted({*adds} - {*deletes})))
 
@@ -246,6 +202,7 @@ class SimulatedLink:
     def __init__(self, world: World, site: SimulatedSite, source: SimulatedSite) -> None:
         self.world, self.site, self.source = world, site, source
         self.saved: tuple[SiteBook, SiteBook] | None = None
+        self.is_stuck = False
         self.open()
 
     def open(self) -> None:
@@ -256,10 +213,13 @@ class SimulatedLink:
             if self.saved is None
             else copy.deepcopy(self.saved)
         )
+        if self.saved is None:
+            transfers.begin_again(self)
         self.work: Iterator[None] | None = None
         self.seal: LinkSeal | None = None
         self.is_offline = False
         self.best: dict[tuple[str, bytes], Version] = {}
+        self.known: dict[str, int] = {}
 
     def kill(self, rng: random.Random) -> None:
         if rng.random() < 0.2:
@@ -273,6 +233,10 @@ class SimulatedLink:
             self._read_switches(is_cut)
         if self.is_offline:
             return
+        is_gone = self.mine.index < self.site.kept or self.theirs.index < self.source.kept
+        self.is_stuck = (is_gone or is_torn(self.mine, self.theirs)) and not transfers.await_transfer(self)
+        if self.is_stuck:
+            return
         self._read(self.mine, self.site, rng.choice([1, 3, 50]) if faulty else 1000)
         if not is_cut:
             self._read(self.theirs, self.source, rng.choice([1, 3, 50]) if faulty else 1000)
@@ -281,7 +245,7 @@ class SimulatedLink:
         if is_cut:
             return
         if self.work is None:
-            self.work = self._work() if self.seal is None else self._work_on_seal()
+            self.work = self._next_work()
         try:
             next(self.work)
         except StopIteration:
@@ -298,6 +262,33 @@ class SimulatedLink:
                 self.world.count["offline"] += 1
         elif not is_cut:
             self.seal, self.is_offline = None, False
+
+    def _next_work(self) -> Iterator[None]:
+        mine = self.mine
+        if self.seal is not None:
+            return self._work_on_seal()
+        if transfers.is_order_pending(self) or (is_reset_due(mine, self.theirs) and not mine.needs):
+            return self.write(transfers.plan_anchor(self))
+        if mine.is_taking and mine.record is not None and not mine.needs:
+            return transfers.take_state(self)
+        return iter([None]) if mine.awaits_anchor else self._work()
+
+    def write(self, plan: Plan) -> Generator[None, None, bool]:
+        """Compose and submit an entry, and wait for it. Returns whether it is known that it took effect."""
+        world, rng = self.world, self.world.rng
+        for _ in range(rng.choice([0, 0, 1, 6]) if world.is_faulty else 0):
+            yield
+        entry = finish_plan(plan, self.site.name, self._values)
+        for _ in range(rng.choice([0, 0, 1, 4]) if world.is_faulty else 0):
+            yield
+        nonce = f"{rng.getrandbits(64):x}"
+        world.submit(self.site, LinkWrite(entry, nonce))
+        patience = 20 if world.is_faulty else 3
+        read = self.mine.touched
+        while self.mine.touched == read and patience:
+            patience -= 1
+            yield
+        return self.mine.record == encode_record(plan.record, nonce).name
 
     def _work_on_seal(self) -> Iterator[None]:
         plan = plan_seal(self.mine)
@@ -319,6 +310,10 @@ class SimulatedLink:
 
     def _check_clean(self, book: SiteBook) -> None:
         """At a clean position no key goes back to an older version."""
+        known = self.known.get(book.site, 0)
+        self.known[book.site] = book.acknowledged
+        if book.anchor and known <= book.anchor:
+            self.best = {}  # from a transfer on, and with the first import after it, versions begin again
         if book.needs:
             return
         for key in book.rows:
@@ -339,16 +334,7 @@ class SimulatedLink:
         world.count["keys"] += len(plan.record.keys)
         world.count["whole"] += len(plan.record.keys) - len(plan.changes)
         world.count["conflicts"] += plan.record.conflicts
-        for _ in range(rng.choice([0, 0, 1, 6]) if world.is_faulty else 0):
-            yield
-        entry = finish_plan(plan, self.site.name, self._values)
-        for _ in range(rng.choice([0, 0, 1, 4]) if world.is_faulty else 0):
-            yield
-        world.submit(self.site, LinkWrite(entry, f"{rng.getrandbits(64):x}"))
-        patience = 20 if world.is_faulty else 3
-        while mine.record == plan.expected and patience:
-            patience -= 1
-            yield
+        yield from self.write(plan)
 
     def _values(self, at: ValueAt, keys: Collection[bytes]) -> Mapping[bytes, Value]:
         site = self.world.sites[at.site]
@@ -374,6 +360,7 @@ class World:
             self.links.append(SimulatedLink(self, *rng.choice([(lon, nyc), (nyc, lon)])))
         self.mail: list[tuple[str, LinkWrite, float]] = []
         self.has_forgers = rng.random() < 0.3
+        self.has_transfers = not self.has_forgers and rng.random() < 0.5
         self.texts = 0
         self.is_faulty, self.is_cut = True, False
         for _ in range(steps):
@@ -401,6 +388,9 @@ class World:
             site.is_switched_off = not site.is_switched_off
         if rng.random() < 0.6 and len(site.events) < site.settled:
             site.execute()
+        if self.has_transfers and rng.random() < 0.01:
+            site.kept = max(site.kept, len(site.events) - rng.choice([0, 3, 20]))
+            self.order_transfer(site)
         for letter in [each for each in self.mail if rng.random() < each[2]]:
             self.mail.remove(letter)
             self.sites[letter[0]].append(letter[1])
@@ -422,6 +412,13 @@ class World:
         if operations or forged:
             self.count["writes"] += 1
             site.append(LocalWrite(operations, forged))
+
+    def order_transfer(self, site: SimulatedSite) -> None:
+        """A person lets a site take the state of the other one, unless a transfer is under way."""
+        other = self.sites[site.other_name]
+        if not (other.is_taking or other.ordered_at > other.anchor or site.ordered_at > site.anchor):
+            site.ordered_at = site.settled
+            self.count["orders"] += 1
 
     def submit(self, site: SimulatedSite, write: LinkWrite) -> None:
         rng = self.rng
@@ -471,6 +468,8 @@ class World:
                     site.execute()
             for link in self.links:
                 link.turn()
+                if link.is_stuck or transfers.is_waiting(link):
+                    self.order_transfer(link.site)
             state: Any = [(len(site.log), len(site.events)) for site in self.sites.values()]
             quiet = quiet + 1 if state == before else 0
             before = state

@@ -14,6 +14,7 @@ from txlog.sites.keys import KeyKind, key_of
 from txlog.sites.link_errors import KeysDiffer, OtherLink
 from txlog.sites.link_record import (
     RECORD_VERSION,
+    TRANSFER_VERSION,
     LaterRecord,
     LinkRecord,
     RecordedKey,
@@ -195,11 +196,11 @@ def test_a_link_that_began_from_another_cluster_or_with_other_keys_is_not_contin
 
 def test_a_record_of_a_later_version_stops_the_link() -> None:
     store = begun()
-    later = changed(entry(StepKind.BATCH, 2, store.book, 9), version=RECORD_VERSION + 1)
-    with pytest.raises(LaterRecord, match="version 2"):
+    later = changed(entry(StepKind.BATCH, 2, store.book, 9), version=TRANSFER_VERSION + 1)
+    with pytest.raises(LaterRecord, match="version 3"):
         store.execute(build_update(later, "c2"))
     other = begun()
-    foreign = changed(entry(StepKind.BATCH, 2, other.book, 9), version=RECORD_VERSION + 1, cluster="c9")
+    foreign = changed(entry(StepKind.BATCH, 2, other.book, 9), version=TRANSFER_VERSION + 1, cluster="c9")
     other.execute(build_update(foreign, "c2"))
     assert (other.book.record, other.book.ignored) == (None, 1)
 
@@ -215,8 +216,8 @@ def test_a_record_is_read_back_and_what_is_none_is_refused() -> None:
     text = encode_record(record, "ab")
     assert text.name == b"1.ab"
     assert decode_contents(text.contents) == msgspec.structs.replace(record, nonce="ab")
-    newer = encode_record(msgspec.structs.replace(record, version=2), "ab")
-    assert decode_contents(newer.contents) == RecordHead(2, "nyc", CLUSTER, "property", 1)
+    newer = encode_record(msgspec.structs.replace(record, version=TRANSFER_VERSION + 1), "ab")
+    assert decode_contents(newer.contents) == RecordHead(TRANSFER_VERSION + 1, "nyc", CLUSTER, "property", 1)
     for damaged in (b"", b"!!", text.contents[:-8], b"AAAA"):
         with pytest.raises(RecordNotRead, match="damaged"):
             decode_contents(damaged)

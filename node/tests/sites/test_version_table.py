@@ -152,7 +152,28 @@ def test_a_table_of_another_link_or_version_is_refused(tmp_path: Path) -> None:
         with pytest.raises(OtherLink, match="lon and nyc"):
             VersionTable(path, msgspec.structs.replace(IDENTITY, **change))
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version=2")
+    connection.execute("PRAGMA user_version=3")
     connection.close()
-    with pytest.raises(UnknownVersionTable, match="version 2"):
+    with pytest.raises(UnknownVersionTable, match="version 3"):
         VersionTable(path, IDENTITY)
+
+
+def test_a_table_of_the_version_before_transfers_is_read_and_becomes_one_of_today(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    table = VersionTable(path, IDENTITY)
+    for _ in range(COUNT):
+        step(table)
+    table.save()
+    table.close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    for site, head in connection.execute("SELECT site, head FROM book").fetchall():
+        older = msgspec.msgpack.encode(msgspec.msgpack.decode(head)[:-4])
+        connection.execute("UPDATE book SET head = ? WHERE site = ?", (older, site))
+    connection.execute("PRAGMA user_version=1")
+    connection.close()
+    again = VersionTable(path, IDENTITY)
+    assert (state(again.mine), state(again.theirs)) == (state(table.mine), state(table.theirs))
+    again.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    connection.close()

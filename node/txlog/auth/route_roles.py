@@ -70,6 +70,7 @@ _ADMIN_ROUTES: Final = (
     ("GET", "/txlog/log"),
     ("GET", "/txlog/watch"),
     ("POST", "/txlog/site/values"),
+    ("GET", "/txlog/site/state"),
     ("GET", "/txlog/doorbell"),
     ("GET", "/txlog/traces"),
     ("GET", "/txlog/workers"),

@@ -35,7 +35,8 @@ async def run_capture(config: ChangeSetsConfig, log: EventLog, stop: asyncio.Eve
     sender: ReportSender | None = None
     service = CaptureService(config, log, lambda report: sender.publish(report) if sender is not None else None)
     sender = ReportSender(config.masters, REPORTS_PATH, service.report, log, "ChangeSetsNotReported")
-    server = ChangeServer(ChangeLogReader(service.change_log_folder), lambda: service.report, token, service.values)
+    reader = ChangeLogReader(service.change_log_folder)
+    server = ChangeServer(reader, lambda: service.report, token, service.values, service.state)
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
     try:

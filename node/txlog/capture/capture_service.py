@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from txlog.capture.first_data import copy_worker, log_has_all, log_start
+from txlog.capture.state_copies import StateCopies
 from txlog.changesets import (
     CapturedEntrySkipped,
     CaptureStore,
@@ -83,6 +84,7 @@ class CaptureService:
         self._worker_pause_s = WORKER_POLL_S[0]
         self._pruned_at = self._measured_at = clock() - PRUNE_S
         self._size = self._rebuilds = 0
+        self._copies = StateCopies(config.folder / "states")
         self.report = ChangeSetReport(None, ChangeSetState.LOADING)
 
     @property
@@ -101,6 +103,14 @@ class CaptureService:
         if store is None:
             raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
         return read_values(store, reader, request)
+
+    def state(self, after: int) -> Generator[bytes, None, None]:
+        """The state of the store, in pieces, for one thread; errors as of :meth:`StateCopies.read`, and
+        :class:`Unavailable` while there is no store."""
+        store = self._store
+        if store is None:
+            raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
+        return self._copies.read(store, after)
 
     def run(self, stop: threading.Event) -> None:
         """Works until ``stop`` is set. Then the store is closed, with a checkpoint."""

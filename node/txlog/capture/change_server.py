@@ -1,11 +1,13 @@
-"""Gives the masters of a data centre pages of change sets, ``GET /changes``, and values of keys, ``POST /values``. They
-show a token that both derive from the token of the cluster; clients ask the masters."""
+"""Gives the masters of a data centre pages of change sets, ``GET /changes``, values of keys, ``POST /values``, and the
+whole state, ``GET /state``. They show a token that both derive from the token of the cluster; clients ask the
+masters."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
@@ -21,6 +23,7 @@ from txlog.sites.key_values import (
     ValuesRequest,
     decode_values_request,
 )
+from txlog.sites.state_lines import STATE_MEDIA_TYPE, STATE_PATH
 from txlog.wire.change_page import (
     MEDIA_TYPE,
     PAGES_PATH,
@@ -40,7 +43,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ChangeServer:
-    """``report()``: how far the store is now. ``values``: the values of keys, called in a thread."""
+    """``report()``: how far the store is now. ``values``: the values of keys, called in a thread. ``state(after)``: all
+    quads, read by a thread of their own."""
 
     def __init__(
         self,
@@ -48,9 +52,11 @@ class ChangeServer:
         report: Callable[[], ChangeSetReport],
         peer_token: bytes,
         values: Callable[[ChangeLogReader, ValuesRequest], ValuesAnswer],
+        state: Callable[[int], Generator[bytes, None, None]],
     ) -> None:
         self._reader = reader
         self._values = values
+        self._state = state
         self._report = report
         self._authorization = f"Bearer {change_set_token(peer_token)}"
         self._slots = asyncio.Semaphore(READERS_MAX)
@@ -62,6 +68,7 @@ class ChangeServer:
             [
                 web.get(PAGES_PATH, self.page),
                 web.post(VALUES_PATH, self.values),
+                web.get(STATE_PATH, self.state),
                 web.get("/health/live", self.live),
                 web.get("/health/ready", self.ready),
             ]
@@ -108,6 +115,23 @@ class ChangeServer:
         async with self._slots:
             body = await asyncio.to_thread(self._encode_values, wanted)
         return web.Response(body=body, content_type="application/json")
+
+    async def state(self, request: web.Request) -> web.StreamResponse:
+        """``after``: an entry that the state must contain. Answers as :mod:`txlog.sites.state_lines`."""
+        loop, after = asyncio.get_running_loop(), _number(request, "after", 0)
+        with ThreadPoolExecutor(1, "state") as thread:  # an iterator over a store belongs to one thread
+            pieces = self._state(after)
+            try:
+                piece = await loop.run_in_executor(thread, next, pieces, None)
+                response = web.StreamResponse(headers={"Content-Type": STATE_MEDIA_TYPE})
+                await response.prepare(request)
+                while piece is not None:
+                    await response.write(piece)
+                    piece = await loop.run_in_executor(thread, next, pieces, None)
+            finally:
+                thread.submit(pieces.close)
+        await response.write_eof()
+        return response
 
     def _encode_values(self, wanted: ValuesRequest) -> bytes:
         return msgspec.json.encode(self._values(self._reader, wanted))

@@ -204,6 +204,11 @@ class CaptureStore:
                 raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
             return self._log.end, read(self._store)
 
+    def copy_at_end(self, folder: Path) -> LogEnd:
+        """Copy the store's files between two entries, from any thread; most are hard links. Returns the last entry.
+        ``folder`` must not exist. Raises as :meth:`read_at_end`."""
+        return self.read_at_end(lambda quads: quads.backup(str(folder)))[0]
+
     # -- writing
 
     def apply(self, steps: Sequence[LogStep]) -> list[ChangeSet]:

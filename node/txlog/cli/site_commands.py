@@ -1,17 +1,18 @@
-"""``txlog site status|offline|online``: how far the links from other sites are, and whether they import."""
+"""``txlog site status|offline|online|take-state``: how far the links from other sites are, and whether they import."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
 from txlog.cli.cli_cluster import SURVEY_TIMEOUT_S, CliCluster, find_cluster
-from txlog.cli.options import ClusterOptions, register
+from txlog.cli.options import ClusterOptions, YesOption, register
 from txlog.cli.tables import colour_state, print_line, show_json, show_table
-from txlog.client.site_client import SiteOverview, read_site_overview, switch_site
+from txlog.client.master_client import MasterClient
+from txlog.client.site_client import SiteOverview, order_state, read_site_overview, switch_site
 from txlog.model.errors import NotFound, TxLogError
 
 app = typer.Typer(no_args_is_help=True, help="Links with other sites: clusters whose changes this one imports.")
@@ -55,8 +56,58 @@ def online(name: NameArgument, wait: WaitOption = 60.0, *, cluster: ClusterOptio
     _switch(find_cluster(cluster), name, wait, as_json=cluster.json, is_offline=False)
 
 
+@register(app, name="take-state")
+def take_state(
+    name: NameArgument,
+    wait: Annotated[float, typer.Option(help="seconds until this site must be online with the state")] = 3600.0,
+    cancel: Annotated[bool, typer.Option("--cancel", help="take the order back; what was taken stays")] = False,
+    yes: YesOption = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Replace the data of this site by that of another one, while both take writes.
+
+    For a new site, and for a link that is NeedsState. This site loses what it wrote before and the other one has not
+    imported; what clients write here from now on stays. The command ends when the link is Online again. Exit code 1
+    where it is not in time: the transfer goes on, and txlog site status shows how far it is."""
+    masters = find_cluster(cluster)
+    if not yes and not cancel:
+        typer.confirm(
+            f"What this site wrote and {name} has not imported is lost. Take the state of {name}?", abort=True
+        )
+    made = _ask_where_linked(masters, name, lambda client: order_state(client, name, not cancel))
+    deadline = time.monotonic() + (0.0 if cancel else wait)
+    link = _find_link(masters, name)
+    while not has_state(link, made) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        link = _find_link(masters, name)
+    if cluster.json:
+        show_json({"order": made, "link": link})
+    else:
+        print_line(describe_order(made, link))
+    if not cancel and not has_state(link, made):
+        raise typer.Exit(1)
+
+
+def has_state(link: Mapping[str, Any] | None, made: Mapping[str, Any]) -> bool:
+    """Whether this site has taken the state since the order ``made``."""
+    at = made.get("takeAt", 0)
+    return link is not None and link["state"] == "Online" and bool(at) and link.get("anchor", 0) > at
+
+
+def describe_order(made: Mapping[str, Any], link: Mapping[str, Any] | None) -> str:
+    """What an order has led to, for a person. ``made``: the answer to it."""
+    state = "not reported" if link is None else link["state"]
+    if made.get("index", 0) is None:
+        return f"the order is not in the log yet; the link from {made['site']} is {state}"
+    if not made["takeAt"]:
+        return f"the state of {made['site']} is not taken any more; the link is {state}"
+    keys = f", {link['transferred']} of {link['transferKeys']} keys" if link and link.get("transferKeys") else ""
+    return f"the state of {made['site']} is taken (entry {made['takeAt']}); the link is {state}{keys}"
+
+
 def _switch(masters: CliCluster, name: str, wait_s: float, *, as_json: bool, is_offline: bool) -> None:
-    made = _switch_where_linked(masters, name, is_offline)
+    made = _ask_where_linked(masters, name, lambda client: switch_site(client, name, is_offline))
     deadline = time.monotonic() + wait_s
     link = _find_link(masters, name)
     while not has_followed(link, is_offline) and time.monotonic() < deadline:
@@ -70,13 +121,13 @@ def _switch(masters: CliCluster, name: str, wait_s: float, *, as_json: bool, is_
         raise typer.Exit(1)
 
 
-def _switch_where_linked(masters: CliCluster, name: str, is_offline: bool) -> dict[str, Any]:
+def _ask_where_linked(masters: CliCluster, name: str, ask: Callable[[MasterClient], dict[str, Any]]) -> dict[str, Any]:
     """The answer of a master to which the link was reported: the others do not know the name."""
     errors: list[TxLogError] = []
     for url in masters.masters:
         with masters.open_client(url, SURVEY_TIMEOUT_S) as client:
             try:
-                return switch_site(client, name, is_offline)
+                return ask(client)
             except TxLogError as error:
                 errors.append(error)
     raise next((each for each in errors if isinstance(each, NotFound)), errors[-1])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -35,11 +35,13 @@ class _KeyValues(msgspec.Struct):
 
 
 class SwitchReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The last switch of the link with ``site``. ``manifest_offline``: the value of the manifest that counted last."""
+    """The last switch of the link with ``site``. ``manifest_offline``: the value of the manifest that counted last.
+    ``take_at``: the entry of the order to take its state, 0: none."""
 
     site: str
     offline: bool
     manifest_offline: bool = False
+    take_at: int = 0
 
 
 class SiteOverview(msgspec.Struct, frozen=True):
@@ -53,6 +55,10 @@ class SiteOverview(msgspec.Struct, frozen=True):
     def is_offline(self, site: str) -> bool:
         """Whether this cluster has the link with a site offline."""
         return any(each.offline for each in self.switches if each.site == site)
+
+    def take_at(self, site: str) -> int:
+        """The entry of the order that this cluster takes the state of a site; 0: there is none."""
+        return max((each.take_at for each in self.switches if each.site == site), default=0)
 
     def manifest_offline(self, site: str) -> bool:
         """The value of the manifest that counted last for a site."""
@@ -77,6 +83,19 @@ class SiteClient(MasterClient):
         body = {"offline": offline, "byManifest": by_manifest}
         path = f"{SITES_PATH}/{quote(site)}"
         return self._json.call("PATCH", path, dict[str, Any], body=body, timeout_s=SWITCH_S, repeatable=True)
+
+    def order_state(self, site: str, *, takes: bool) -> dict[str, Any]:
+        """``PATCH /txlog/sites/{name}``: take the state of a site, or no longer do so; otherwise as
+        :meth:`switch_site`. Each call that takes it is one more order."""
+        path = f"{SITES_PATH}/{quote(site)}"
+        return self._json.call("PATCH", path, dict[str, Any], body={"takeState": takes}, timeout_s=SWITCH_S)
+
+    def state_lines(self, cluster: str, after: int) -> Iterator[bytes]:
+        """``GET /txlog/site/state``: the lines of all data at a final position, which is not before the entry
+        ``after`` (:mod:`txlog.sites.state_lines`). Raises :class:`NoChangeSets`, :class:`LogAhead`,
+        :class:`LogDiverged` for another cluster, and :class:`Unavailable`."""
+        path = f"/txlog/site/state?{urlencode({'after': after, 'cluster': cluster})}"
+        return self._connection.follow_lines(path, headers={}, timeout_s=VALUES_S)
 
     def key_values(self, position: LogPosition, kind: str, keys: Sequence[str]) -> list[list[str]]:
         """``POST /txlog/site/values``: the quads of each key after a final entry, as lines of N-Quads. ``kind``:
@@ -104,6 +123,12 @@ def read_site_overview(master: MasterClient) -> SiteOverview:
     """:meth:`SiteClient.site_overview` at the same address."""
     with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
         return client.site_overview()
+
+
+def order_state(master: MasterClient, site: str, takes: bool) -> dict[str, Any]:
+    """:meth:`SiteClient.order_state` at the same address."""
+    with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
+        return client.order_state(site, takes=takes)
 
 
 def switch_site(master: MasterClient, site: str, offline: bool) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from txlog.server.feed.change_feed import ChangeFeedHandler
 from txlog.server.feed.change_set_source import ChangeSetSource
 from txlog.server.feed.key_values import KeyValueHandler
 from txlog.server.feed.log_pages import LogPageHandler
+from txlog.server.feed.site_state import SiteStateHandler
 from txlog.server.feed.trace_contexts import TraceContextHandler
 from txlog.server.feed.worker_reports import WorkerReportHandler
 from txlog.server.frontdoor.evaluated_updates import OptimisticUpdateExecutor
@@ -153,6 +154,7 @@ class LogRoutes:
             *clients.handlers,
             pages,
             KeyValueHandler(site, self.change_set_source),
+            SiteStateHandler(site, self.change_set_source),
             self.change_feed,
             self._worker_reports,
             *self._overviews(links, repairs, duties),

@@ -83,4 +83,6 @@ def _offer_of(book: SiteBook, key: bytes, begin: int, end: int) -> Offer | None:
         return None
     if any(not row.is_local for row in changes):
         return Offer(key, version, None)
+    if changes[0].at <= book.whole_until:
+        return Offer(key, version, None)  # it changed a value that the other site never had
     return Offer(key, version, combine(row.change for row in changes))

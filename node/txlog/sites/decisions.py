@@ -14,6 +14,8 @@ from txlog.sites.batches import KEYS_MAX, Batch, Offer
 from txlog.sites.link_record import (
     NO_VERSION,
     RECORD_VERSION,
+    TRANSFER_STEPS,
+    TRANSFER_VERSION,
     LinkRecord,
     RecordedKey,
     StepKind,
@@ -52,18 +54,20 @@ def plan_step(mine: SiteBook, batch: Batch | None, keys_max: int = KEYS_MAX) -> 
     """The next entry of the link that ``mine`` needs. A correction and a batch take turns, so that hot keys do not stop
     the others. ``keys_max``: of a correction."""
     if mine.record is None:
-        return Plan(None, _record(mine, StepKind.BEGIN, [], None), {})
+        return Plan(None, next_record(mine, StepKind.BEGIN, [], None), {})
+    if mine.is_taking or (batch is not None and not mine.acknowledged <= batch.seen <= mine.index):
+        batch = None  # the other site has seen what this link has not read of its own log yet
     if mine.needs and (batch is None or mine.last_step != StepKind.CORRECTION):
         needs = sorted(mine.needs.items())[:keys_max]
         keys = [RecordedKey(key, *need.version, *need.value) for key, need in needs]
-        return Plan(mine.record, _record(mine, StepKind.CORRECTION, keys, None), {})
+        return Plan(mine.record, next_record(mine, StepKind.CORRECTION, keys, None), {})
     return None if batch is None else plan_import(mine, batch)
 
 
 def plan_seal(mine: SiteBook) -> Plan | None:
     """The entry after which nothing that the link has written before takes effect; None where that is so without
     one."""
-    return None if mine.record is None else Plan(mine.record, _record(mine, StepKind.SEAL, [], None), {})
+    return None if mine.record is None else Plan(mine.record, next_record(mine, StepKind.SEAL, [], None), {})
 
 
 def plan_import(mine: SiteBook, batch: Batch) -> Plan:
@@ -75,13 +79,15 @@ def plan_import(mine: SiteBook, batch: Batch) -> Plan:
         present = present_version(mine, offer.key)
         is_conflict = present != NO_VERSION and present.site != batch.site and present.at > batch.seen
         conflicts += is_conflict
-        if not wins(offer, present):
+        # The other site took a copy of this one: that holds writes which the table here still has.
+        is_known_there = present.site == mine.site and present.at <= batch.seen
+        if not (wins(offer, present) or is_known_there):
             continue
         keys.append(RecordedKey(offer.key, *offer.version, batch.site, batch.to))
         # A net change fits where the key is what it was when this site had last seen all of its writes.
         if offer.change is not None and present == NO_VERSION:
             changes[offer.key] = offer.change
-    return Plan(mine.record, _record(mine, StepKind.BATCH, keys, batch, conflicts), changes)
+    return Plan(mine.record, next_record(mine, StepKind.BATCH, keys, batch, conflicts), changes)
 
 
 def present_version(mine: SiteBook, key: bytes) -> Version:
@@ -96,12 +102,12 @@ def wins(offer: Offer, present: Version) -> bool:
     return offer.version >= present
 
 
-def _record(
+def next_record(
     mine: SiteBook, step: StepKind, keys: list[RecordedKey], batch: Batch | None, conflicts: int = 0
 ) -> LinkRecord:
     """The record of the next entry. ``batch``: the one that it imports."""
     return LinkRecord(
-        version=RECORD_VERSION,
+        version=TRANSFER_VERSION if step in TRANSFER_STEPS else RECORD_VERSION,
         site=mine.other,
         cluster=mine.other_cluster,
         key=mine.kind,
@@ -116,6 +122,7 @@ def _record(
         conflicts=conflicts,
         waiting=len(mine.needs),
         keys=keys,
+        anchor=mine.anchor,
     )
 
 

@@ -21,6 +21,8 @@ from txlog.model.stamp import PEER_STAMP_MAX
 from txlog.sites.keys import SITES_GRAPH, KeyKind, is_key
 
 RECORD_VERSION: Final = 1
+TRANSFER_VERSION: Final = 2
+"""Of the records of a state transfer: a program that knows none stops there (:class:`LaterRecord`)."""
 CONTENT_BYTES_MAX: Final = 64 << 20
 """Of a record, unpacked."""
 NAME_PREDICATE: Final = "urn:txlog:site:record"
@@ -64,12 +66,25 @@ class ValueAt(NamedTuple):
 class StepKind(StrEnum):
     """``begin``: the record is made, or made again. ``batch``: changes of the other site. ``correction``: keys get
     the value that won over a write in the window of an import. ``seal``: no entry of the link that was written before
-    it takes effect any more."""
+    it takes effect any more.
+
+    A state transfer (docs/decisions/0130-a-site-takes-the-state-of-the-other-one.md): ``take``: this site begins to
+    take the state of the other one. ``reset``: the other site has begun to, so what it wrote before is not imported.
+    ``page``: keys get the values of a copy of the other site. ``end``: all of them have."""
 
     BEGIN = "begin"
     BATCH = "batch"
     CORRECTION = "correction"
     SEAL = "seal"
+    TAKE = "take"
+    RESET = "reset"
+    PAGE = "page"
+    END = "end"
+
+
+ANCHORS: Final = (StepKind.TAKE, StepKind.RESET)
+"""With these a book can begin, without anything before."""
+TRANSFER_STEPS: Final = (*ANCHORS, StepKind.PAGE, StepKind.END)
 
 
 class RecordedKey(msgspec.Struct, array_like=True, frozen=True):
@@ -110,7 +125,11 @@ class LinkRecord(RecordHead, array_like=True, frozen=True):
     twice. ``seen``: up to where the source had then imported the target's log. ``decided``: the target's index at which
     the entry was composed. ``clock``: the source's clock at ``to``; ``own_clock``: the target's at ``decided``.
     ``conflicts``: keys of which one write lost. ``waiting``: keys that waited for a correction at ``decided``.
-    ``nonce``: no other record has it."""
+    ``nonce``: no other record has it. ``anchor``: the last entry of the link of :data:`ANCHORS` before this one, 0:
+    there is none.
+
+    ``to`` of a ``reset``: the entry of the source's log that is its ``take``. ``seen`` of a ``take``: the end of the
+    source's log then."""
 
     step: StepKind
     begin: int
@@ -123,6 +142,7 @@ class LinkRecord(RecordHead, array_like=True, frozen=True):
     waiting: int
     keys: list[RecordedKey]
     nonce: str = ""
+    anchor: int = 0
 
 
 _decoder: Final = msgspec.msgpack.Decoder(LinkRecord)
@@ -155,9 +175,9 @@ def decode_contents(contents: bytes) -> RecordHead:
         if not unpacker.eof:
             raise ValueError("it does not end")
         head = _head_decoder.decode(data)
-        if head.version > RECORD_VERSION:
+        if head.version > TRANSFER_VERSION:
             return head
-        if head.version != RECORD_VERSION:
+        if head.version < RECORD_VERSION:
             raise ValueError(f"version {head.version}")
         return _decoder.decode(data)
     except (zlib.error, *DECODE_ERRORS) as wrong:
@@ -168,7 +188,7 @@ def is_sound(record: LinkRecord, name: bytes, kind: KeyKind, sites: tuple[str, s
     """Whether a record may be of a link between these sites: its numbers are in their ranges, its keys are keys, each
     once, and its name belongs to it."""
     numbers = [record.number, record.begin, record.to, record.seen, record.decided, record.clock, record.own_clock]
-    numbers += [record.conflicts, record.waiting]
+    numbers += [record.conflicts, record.waiting, record.anchor]
     for each in record.keys:
         numbers += [each.stamp, each.at, each.value_index]
     return (

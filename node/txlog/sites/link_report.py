@@ -11,9 +11,9 @@ class LinkState(StrEnum):
     """``Online``: it imports. ``GoingOffline``: it was taken offline, and an entry that it has written may still take
     effect. ``Offline``: nothing is imported until it is online again. ``Unreachable``: a site does not answer; it tries
     again. ``ClockSkew``: the other site's clock is ahead, so it waits. ``NeedsState``: changes are missing, which only
-    a copy of the data brings. ``OtherCluster``: one of the clusters was founded again. ``NamesDiffer``, ``KeysDiffer``:
-    the manifests of the two sites do not agree. ``Refused``: what the log or the disk holds of the link cannot be read,
-    or a site refuses what the link asks."""
+    a copy of the data brings. ``Transferring``: one of the sites takes the state of the other one. ``OtherCluster``:
+    one of the clusters was founded again. ``NamesDiffer``, ``KeysDiffer``: the manifests of the two sites do not agree.
+    ``Refused``: what the log or the disk holds of the link cannot be read, or a site refuses what the link asks."""
 
     STARTING = "Starting"
     ONLINE = "Online"
@@ -22,6 +22,7 @@ class LinkState(StrEnum):
     UNREACHABLE = "Unreachable"
     CLOCK_SKEW = "ClockSkew"
     NEEDS_STATE = "NeedsState"
+    TRANSFERRING = "Transferring"
     OTHER_CLUSTER = "OtherCluster"
     NAMES_DIFFER = "NamesDiffer"
     KEYS_DIFFER = "KeysDiffer"
@@ -35,7 +36,10 @@ class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
     in the log. ``conflicts``: keys of which one write lost. ``ignored``: entries of clients that wrote a record of the
     link. ``key``: what a key is. ``cluster``, ``other_cluster``: the ids of the clusters of ``site`` and ``other``,
     empty where not known yet. ``lag_entries``, ``lag_seconds``: a :class:`~txlog.sites.link_lag.LinkLag`.
-    ``offline_by``: the site that has taken the link offline, empty: none."""
+    ``offline_by``: the site that has taken the link offline, empty: none. ``taken_at``: the entry with which this site
+    has begun to take the state of the other one, 0 where it does not do so now. ``anchor``: the entry with which the
+    book of this site begins, 0: the log's first. ``transferred``, ``transfer_keys``: keys that have the other site's
+    value now, and all that differed when the copy was taken."""
 
     site: str
     other: str
@@ -55,3 +59,7 @@ class LinkReport(msgspec.Struct, frozen=True, rename="camel"):
     lag_entries: int = 0
     lag_seconds: float = 0.0
     offline_by: str = ""
+    taken_at: int = 0
+    anchor: int = 0
+    transferred: int = 0
+    transfer_keys: int = 0

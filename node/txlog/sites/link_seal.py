@@ -18,7 +18,7 @@ class LinkSeal:
 
     def is_closed(self, mine: SiteBook) -> bool:
         """Whether nothing can be imported any more. ``mine``: the book of the own log."""
-        if mine.index < self._begin:
+        if mine.index < self._begin or mine.awaits_anchor:
             return False
         if mine.record is None:
             return True  # no entry of the link expects that

@@ -16,7 +16,9 @@ POLL_S: Final = 1.0
 class LinkSwitches:
     """The switches of a link between ``here`` and ``there``. What was known last stays while a site does not answer.
     ``wants_offline``: the value of the own manifest, which counts when it has changed. ``index``: the last final entry
-    of the other site's log. ``is_answering``: whether the other site has answered the last question."""
+    of the other site's log, ``index_here``: of the own one. ``is_answering``: whether the other site has answered the
+    last question. ``take_at``: the entry of the order to take its state, 0: none. ``taken_at``: the entry with which
+    the other site has begun to take the state of this one, as its link reports, 0: none; ``anchor``: as it reports."""
 
     def __init__(self, here: SiteMasters, there: SiteMasters, wants_offline: bool, clock: Callable[[], float]) -> None:
         self._here = here
@@ -26,7 +28,8 @@ class LinkSwitches:
         self._polled_at = clock() - 1e6
         self._is_offline_here: bool | None = None
         self._is_offline_there: bool | None = None
-        self.index = 0
+        self.index = self.index_here = 0
+        self.take_at = self.taken_at = self.anchor = 0
         self.is_answering = False
 
     @property
@@ -58,10 +61,14 @@ class LinkSwitches:
         self.is_answering = True
         self.index = overview.index
         self._is_offline_there = overview.is_offline(self._here.name)
+        names = self._there.name, self._here.name
+        report = next((each for each in overview.links if (each.get("site"), each.get("other")) == names), {})
+        self.taken_at, self.anchor = (int(report.get(name, 0)) for name in ("takenAt", "anchor"))
 
     def _ask_here(self) -> bool:
         other, wants = self._there.name, self._wants_offline
         overview = self._here.ask(SiteClient.site_overview)
+        self.index_here, self.take_at = overview.index, overview.take_at(other)
         # Compared once: two data centres whose manifests differ would switch it for ever.
         if self._is_offline_here is None and overview.manifest_offline(other) != wants:
             self._here.ask(lambda master: master.switch_site(other, offline=wants, by_manifest=True))

@@ -47,7 +47,7 @@ class SiteLogReader:
         self._error: TxLogError | None = None
         self._follower = FeedFollower(
             self._urls,
-            f"{index}:{value.hex()}" if index else "0",
+            f"{index}:{value.hex()}" if value else str(index),
             settled=True,
             patience_s=RETRY_S,
             heartbeat_s=HEARTBEAT_S,

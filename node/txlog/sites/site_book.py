@@ -15,8 +15,9 @@ from txlog.model.errors import TxLogError
 from txlog.sites.keys import KeyKind, crosses_links, key_of
 from txlog.sites.link_errors import KeysDiffer, OtherLink
 from txlog.sites.link_record import (
+    ANCHORS,
     NO_VERSION,
-    RECORD_VERSION,
+    TRANSFER_VERSION,
     LaterRecord,
     LinkRecord,
     RecordHead,
@@ -80,7 +81,11 @@ class SiteBook:
     there is none. ``touched``: the last entry that changed that record. ``ignored``: how many entries wrote a record
     that is not the next one; a client has written these. ``link_index``: the last entry of the link; ``number``: how
     many there were. ``last_step``: its kind. ``needs``: keys that wait for a correction. ``dirty``: keys whose rows
-    changed since :meth:`take_dirty`."""
+    changed since :meth:`take_dirty`.
+
+    ``anchor``: the entry of the link with which the book began, 0: the log's first entry. ``awaits_anchor``: it has not
+    been read yet; what comes before it is passed over. ``is_taking``: this site takes the state of the other one since
+    ``anchor``. ``whole_until``: where that ended; keys that clients wrote up to there are sent whole."""
 
     def __init__(self, site: str, other: str, kind: KeyKind, other_cluster: str = "") -> None:
         self.site = site
@@ -103,6 +108,10 @@ class SiteBook:
         self.rows: dict[bytes, list[KeyChange]] = {}
         self.unclean: list[tuple[int, int]] = []
         self.cursors: list[tuple[int, int]] = []
+        self.anchor = 0
+        self.awaits_anchor = False
+        self.is_taking = False
+        self.whole_until = 0
         self._entries: dict[int, list[bytes]] = {}
         self._imports: list[int] = []
         self._dirty: set[bytes] = set()
@@ -110,24 +119,44 @@ class SiteBook:
 
     # -- reading the log
 
+    def await_anchor(self, index: int) -> None:
+        """Forget everything, and begin with the first anchor after the entry ``index``."""
+        self._clear()
+        self.index, self.hash, self.record, self.touched = index, b"", None, 0
+        self.clock = self.cursor = self.acknowledged = self.anchor = self.whole_until = 0
+        self.number = self.link_index = self.conflicts = self.ignored = 0
+        self.last_step, self.is_taking, self.awaits_anchor = "", False, True
+
+    def _clear(self) -> None:
+        """Forget the changes of keys."""
+        self._dirty.update(self.rows, self.needs)
+        self.rows.clear()
+        self.needs.clear()
+        self._entries.clear()
+        self._imports, self.unclean, self.cursors, self._row_count = [], [], [], 0
+
     def apply(self, entry: SiteEntry) -> None:
         """Read the next entry. Raises :class:`NeedsState` where its change is not known, and, where the link is that of
         another program or cluster, :class:`LaterRecord`, :class:`OtherLink` and :class:`KeysDiffer`. Then the book is
         as it was."""
         assert entry.at == self.index + 1, (entry.at, self.index)
-        if entry.change.graphs:
+        if entry.change.graphs and not self.awaits_anchor:
             raise NeedsState(
                 f"entry {entry.at} of {self.site} changed more quads than change sets keep, so it cannot cross"
             )
         changes = self._changes_by_key(entry.change)
         record = self._read_record(entry, changes)
-        self.clock = max(self.clock, entry.stamp)
-        if record is None:
-            self._apply_local(entry.at, changes)
-        else:
-            self._apply_link(entry.at, record, changes)
+        if record is not None and record.step in ANCHORS:
+            self._apply_anchor(entry, record)
+        elif not self.awaits_anchor:
+            self.clock = max(self.clock, entry.stamp)
+            if record is None:
+                self._apply_local(entry.at, changes)
+            else:
+                self._apply_link(entry.at, record, changes)
         self.index, self.hash = entry.at, entry.hash
-        if self.needs:
+        # While a site takes the other one's state, what it holds is neither.
+        if self.needs or (self.is_taking and entry.at > self.anchor):
             self._mark_unclean(entry.at)
 
     def _read_record(self, entry: SiteEntry, changes: Mapping[bytes, ChangeSet]) -> LinkRecord | None:
@@ -159,7 +188,7 @@ class SiteBook:
             if self._is_of_link(record) and self.record == before:
                 raise LaterRecord(
                     f"entry {index} of {self.site} has a record of version {record.version}, "
-                    f"this program reads {RECORD_VERSION}"
+                    f"this program reads {TRANSFER_VERSION}"
                 )
             return None
         if not is_sound(record, added.names[0], self.kind, (self.site, self.other)):
@@ -190,15 +219,27 @@ class SiteBook:
         self, index: int, record: LinkRecord, before: bytes | None, changes: Mapping[bytes, ChangeSet]
     ) -> bool:
         """Whether a record is the next one of this link, as only its entries have it."""
+        if record.step in ANCHORS:
+            # A book that begins with it knows no more than the entry's own condition.
+            return not record.keys and not changes and record.decided < index
+        if self.awaits_anchor:
+            return False
         if record.step is StepKind.BEGIN:
             return not record.keys and not changes and self.record == before
         # Where a client took the record away and brought it back, only its number shows that it is the next one.
         is_next = before is not None and self.record in (None, before) and record.number == self.number + 1
         is_next = is_next and self.link_index <= record.decided < index
-        if record.step is StepKind.SEAL and record.keys:
+        if record.step in (StepKind.SEAL, StepKind.END) and record.keys:
             return False
+        if record.step in (StepKind.PAGE, StepKind.END):
+            is_next = is_next and self.is_taking
         if record.step is StepKind.BATCH:
-            is_next = is_next and record.begin == self.cursor < record.to and record.seen >= self.acknowledged
+            is_next = (
+                is_next
+                and not self.is_taking
+                and record.begin == self.cursor < record.to
+                and record.seen >= self.acknowledged
+            )
         return is_next and changes.keys() <= {each.key for each in record.keys}
 
     def _changes_by_key(self, change: ChangeSet) -> dict[bytes, ChangeSet]:
@@ -217,11 +258,24 @@ class SiteBook:
         for key, change in changes.items():
             self._add_row(key, KeyChange(index, version, True, change))
 
+    def _apply_anchor(self, entry: SiteEntry, record: LinkRecord) -> None:
+        """Begin here. Every number comes from this entry, so a book that has read the log before it has the same."""
+        self._clear()
+        self.clock = max(record.own_clock, entry.stamp)
+        self.cursor, self.acknowledged = record.to, entry.at
+        self.anchor, self.awaits_anchor, self.whole_until = entry.at, False, 0
+        self.is_taking = record.step is StepKind.TAKE
+        if not self.is_taking:
+            self.cursors.append((entry.at, record.to))
+        self.number, self.last_step, self.link_index = record.number, record.step, entry.at
+        self.conflicts = self.ignored = 0
+
     def _apply_link(self, index: int, record: LinkRecord, changes: Mapping[bytes, ChangeSet]) -> None:
         for item in record.keys:
             last = self.last_change(item.key)
             change = changes.get(item.key, _NO_CHANGE)
-            self._add_row(item.key, KeyChange(index, item.version, False, change))
+            if record.step is not StepKind.PAGE:  # batches follow from the copy on: none is older than a page
+                self._add_row(item.key, KeyChange(index, item.version, False, change))
             if last is None or last.at <= record.decided:
                 continue
             # A client wrote the key in the window, so what is there now is a mixture: the winner is written once more.
@@ -231,6 +285,10 @@ class SiteBook:
                 self._set_need(item.key, Need(item.version, item.value, index))
         if record.step is StepKind.BATCH:
             self.cursor, self.acknowledged = record.to, record.seen
+            self.cursors.append((index, record.to))
+            self.clock = max(self.clock, record.clock + 1)
+        if record.step is StepKind.END:
+            self.cursor, self.whole_until, self.is_taking = record.to, index, False
             self.cursors.append((index, record.to))
             self.clock = max(self.clock, record.clock + 1)
         if record.step is not StepKind.BEGIN:

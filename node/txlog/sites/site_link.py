@@ -31,23 +31,29 @@ from txlog.model.errors import (
 )
 from txlog.model.stamp import stamp_ms
 from txlog.sites.batches import Batch, cut_batch
-from txlog.sites.decisions import Value, finish_plan, plan_seal, plan_step
+from txlog.sites.decisions import Plan, Value, finish_plan, plan_seal, plan_step
 from txlog.sites.keys import SITES_GRAPH, KeyKind
 from txlog.sites.link_agreement import is_agreed
 from txlog.sites.link_errors import KeysDiffer, NamesDiffer, OtherLink
 from txlog.sites.link_lag import LagMeter, SourceState
-from txlog.sites.link_record import RecordNotRead, ValueAt
+from txlog.sites.link_record import RecordNotRead, ValueAt, encode_record
 from txlog.sites.link_report import LinkReport, LinkState
 from txlog.sites.link_seal import LinkSeal
 from txlog.sites.link_switches import LinkSwitches
 from txlog.sites.link_update import build_update
 from txlog.sites.log_reader import SiteLogReader, SiteMasters
 from txlog.sites.site_book import NeedsState, SiteBook, SiteEntry
+from txlog.sites.state_copy import CopiedSite
+from txlog.sites.state_transfer import StateTransfer
 from txlog.sites.submitted_entry import EntryOutcome, SubmittedEntry, VoidEntries
+from txlog.sites.transfer_anchors import TransferAnchors
+from txlog.sites.transfer_steps import is_torn
 from txlog.sites.version_table import LinkIdentity, UnknownVersionTable, VersionTable
 from txlog.telemetry.event_log import EventLog
 
 RETRY_S: Final = 1.0
+NEEDS_STATE_RETRY_S: Final = 3.0
+"""A person may order a transfer, here or at the other site."""
 STOPPED_RETRY_S: Final = 15.0
 """After an error that needs a person."""
 POLL_S: Final = 0.05
@@ -71,6 +77,7 @@ _STATES: Final[dict[type[TxLogError], LinkState]] = {
     Conflict: LinkState.REFUSED,
     TooLarge: LinkState.REFUSED,
 }
+_RETRY_S: Final = {LinkState.UNREACHABLE: RETRY_S, LinkState.NEEDS_STATE: NEEDS_STATE_RETRY_S}
 
 
 def state_of(error: TxLogError) -> LinkState:
@@ -101,6 +108,7 @@ class SiteLink:
         self._here = SiteMasters(config.site, config.masters, SiteClient)
         self._there = SiteMasters(config.other.name, config.other.masters, self._open_other)
         self._switches = LinkSwitches(self._here, self._there, config.offline, clock)
+        self._anchors = TransferAnchors(config, self._here, self._switches, log)
         self._seal: LinkSeal | None = None
         self._is_offline = False
         self._lag = LagMeter(now_ms())
@@ -113,6 +121,7 @@ class SiteLink:
         self._is_agreed = False
         self._planned_keys = 0
         self._identity: LinkIdentity | None = None
+        self._transfer = StateTransfer(config.folder, self._kind)
         self.report = LinkReport(config.site, config.other.name, LinkState.STARTING, key=config.key)
 
     @property
@@ -141,8 +150,14 @@ class SiteLink:
             self._is_agreed = is_agreed(identity, self._there.ask(SiteClient.site_links))
             table = VersionTable(self.table_path, identity)
             try:
+                self._anchors.place(table)
                 self._link(table, stop)
+            except NeedsState:
+                if not self._anchors.await_transfer(table):
+                    raise
+                self._written = None
             finally:
+                self._transfer.close()
                 table.close()
         except (OSError, sqlite3.Error) as broken:
             self._log.warning_rate_limited("LinkFailed", type(broken).__name__, error=str(broken))
@@ -155,7 +170,7 @@ class SiteLink:
             else:
                 self._log.warning_rate_limited("LinkStopped", why.name, state=state, error=str(why))
             self._report(state, error=why)
-            return RETRY_S if state is LinkState.UNREACHABLE else STOPPED_RETRY_S
+            return _RETRY_S.get(state, STOPPED_RETRY_S)
         return RETRY_S
 
     def _is_still_offline(self) -> bool:
@@ -179,6 +194,7 @@ class SiteLink:
         if self._seal is None:
             self._seal = LinkSeal(self._here.ask(SiteClient.status).stable.index)
             self._written = None  # It is not written again; the seal makes it void.
+            self._transfer.close()
         return self._seal.is_closed(mine)
 
     def _read_identity(self) -> LinkIdentity:
@@ -201,6 +217,8 @@ class SiteLink:
             while not stop.is_set():
                 self._switches.poll(asks_there=other.error is None)
                 self._read(table, own, other)
+                if is_torn(mine, theirs):
+                    raise NeedsState(f"{theirs.site} has begun again after its state was taken: take it once more")
                 self._is_offline = self._is_sealed(mine)
                 self._report_progress(mine, theirs, own, other)
                 if self._is_offline:
@@ -242,10 +260,13 @@ class SiteLink:
         """Whether the next entry may be written now: the last one is not open, and the other site lists this one."""
         now = self._clock()
         if self._written is not None:
-            outcome = self._written.outcome(mine.record, mine.index, now)
+            record = self._written.expected if mine.awaits_anchor else mine.record
+            outcome = self._written.outcome(record, mine.index, now)
             if outcome is EntryOutcome.OPEN:
                 return False
-            if outcome is EntryOutcome.VOID:
+            if outcome is not EntryOutcome.UNSEEN:
+                self._transfer.settle(outcome, is_own=mine.record == self._written.made)
+            if outcome is EntryOutcome.VOID and not mine.awaits_anchor:
                 self._pause_until = now + VOID_PAUSE_S * self._voids.add(mine.touched)
             if outcome is not EntryOutcome.UNSEEN:
                 self._written = None
@@ -271,6 +292,7 @@ class SiteLink:
             result = self._here.ask(lambda master: master.write_entry(repository, text, key, WRITE_WAIT_S))
         except TooLarge:
             self._written = None
+            self._transfer.settle(None, is_own=False)
             self._split(theirs.site)
             return
         except (BadInput, Conflict):
@@ -280,16 +302,43 @@ class SiteLink:
         written.until = self._clock() + COUNT_WAIT_S
 
     def _compose(self, mine: SiteBook, theirs: SiteBook) -> SubmittedEntry | None:
-        if self._seal is not None:
-            plan = plan_seal(mine)
-        else:
-            plan = plan_step(mine, self._next_batch(mine, theirs), self._keys_max)
+        plan = plan_seal(mine) if self._seal is not None else self._next_plan(mine, theirs)
         if plan is None:
             return None
         self._planned_keys = len(plan.record.keys)
         entry = finish_plan(plan, mine.site, lambda at, keys: self._values(mine, theirs, at, keys))
         nonce = secrets.token_hex(8)
-        return SubmittedEntry(build_update(entry, nonce).encode(), f"site-{mine.other}-{nonce}", plan.expected)
+        made = encode_record(plan.record, nonce).name
+        return SubmittedEntry(build_update(entry, nonce).encode(), f"site-{mine.other}-{nonce}", plan.expected, made)
+
+    def _next_plan(self, mine: SiteBook, theirs: SiteBook) -> Plan | None:
+        switches = self._switches
+        if mine.index >= switches.index_here and theirs.index >= switches.index:
+            anchor = self._anchors.plan(mine, theirs)
+            if anchor is not None:
+                return anchor
+        if mine.awaits_anchor or theirs.awaits_anchor:
+            return None
+        if not mine.is_taking:
+            return plan_step(mine, self._next_batch(mine, theirs), self._keys_max)
+        if mine.needs or mine.record is None:
+            return plan_step(mine, None, self._keys_max)
+        if not switches.take_at:
+            return None
+        return self._transfer.next_plan(mine, theirs, *self._copied_sites(mine, theirs), self._keys_max)
+
+    def _copied_sites(self, mine: SiteBook, theirs: SiteBook) -> tuple[CopiedSite, CopiedSite]:
+        config, known = self._config, self._identity
+        assert known is not None
+        return (
+            CopiedSite(mine.site, known.cluster, mine.anchor, lambda: [SiteClient(url) for url in config.masters]),
+            CopiedSite(
+                theirs.site,
+                known.other_cluster,
+                theirs.anchor,
+                lambda: [self._open_other(url) for url in config.other.masters],
+            ),
+        )
 
     def _next_batch(self, mine: SiteBook, theirs: SiteBook) -> Batch | None:
         if (self._clock() - self._imported_at) * 1000 < self._config.lag_ms:
@@ -316,6 +365,9 @@ class SiteLink:
         if at.site == self._config.site:
             masters, book, cluster = self._here, mine, self._identity.cluster
         else:
+            copied = self._transfer.values(at, keys) if mine.is_taking else None
+            if copied is not None:
+                return copied
             masters, book, cluster = self._there, theirs, self._identity.other_cluster
         value = book.hash.hex() if at.at == book.index else ""
         return masters.values(LogPosition(cluster, at.at, value), self._kind, keys)
@@ -326,7 +378,7 @@ class SiteLink:
         if self._clock() - self._reported_at < REPORT_S and not self._is_offline:
             return
         self._reported_at = self._clock()
-        state, error = self._state_now(mine, own.error or other.error)
+        state, error = self._state_now(mine, theirs, own.error or other.error)
         if state is LinkState.ONLINE and self.report.state == LinkState.CLOCK_SKEW and self._has_work(mine, theirs):
             return
         waiting = theirs.local_entries(mine.cursor)
@@ -349,10 +401,16 @@ class SiteLink:
             conflicts=mine.conflicts,
             error="" if error is None else f"{error.name}: {error}"[:500],
             ignored=mine.ignored,
+            taken_at=mine.anchor if mine.is_taking else 0,
+            anchor=mine.anchor,
+            transferred=self._transfer.done,
+            transfer_keys=self._transfer.keys,
         )
         self._send(report)
 
-    def _state_now(self, mine: SiteBook, failed: TxLogError | None) -> tuple[LinkState, TxLogError | None]:
+    def _state_now(
+        self, mine: SiteBook, theirs: SiteBook, failed: TxLogError | None
+    ) -> tuple[LinkState, TxLogError | None]:
         if self._seal is not None:
             return (LinkState.OFFLINE, None) if self._is_offline else (LinkState.GOING_OFFLINE, failed)
         if failed is not None:
@@ -367,7 +425,7 @@ class SiteLink:
             return LinkState.STARTING, Unavailable(
                 "NotListed", f"{mine.other} does not report its link from {mine.site} yet"
             )
-        return LinkState.ONLINE, None
+        return self._anchors.state(mine, theirs)
 
     def _send(self, report: LinkReport) -> None:
         """Report it, with the lag, and with what the other site compares."""

@@ -20,13 +20,15 @@ class EntryOutcome(StrEnum):
 
 
 class SubmittedEntry:
-    """``text``, ``key``: what was written, and under which idempotency key. ``expected``: the record that it replaces.
-    ``index``: its place in the log, None: not known. ``until``: for how long it is waited for, in seconds."""
+    """``text``, ``key``: what was written, and under which idempotency key. ``expected``: the name of the record that
+    it replaces, ``made``: of that which it leaves. ``index``: its place in the log, None: not known. ``until``: for how
+    long it is waited for, in seconds."""
 
-    def __init__(self, text: bytes, key: str, expected: bytes | None) -> None:
+    def __init__(self, text: bytes, key: str, expected: bytes | None, made: bytes = b"") -> None:
         self.text = text
         self.key = key
         self.expected = expected
+        self.made = made
         self.index: int | None = None
         self.until = 0.0
 

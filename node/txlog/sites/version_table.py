@@ -22,7 +22,9 @@ from txlog.sites.link_errors import OtherLink
 from txlog.sites.link_record import ValueAt, Version
 from txlog.sites.site_book import KeyChange, Need, SiteBook
 
-TABLE_VERSION: Final = 1
+TABLE_VERSION: Final = 2
+_READABLE: Final = (1, TABLE_VERSION)
+"""A table of version 1 holds books without an anchor."""
 _MAGIC: Final = 0x54584C53
 """In the head of the file, as ``application_id``."""
 _TABLES: Final = """
@@ -70,6 +72,10 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     cursors: list[tuple[int, int]]
     touched: int = 0
     ignored: int = 0
+    anchor: int = 0
+    awaits_anchor: bool = False
+    is_taking: bool = False
+    whole_until: int = 0
 
 
 class VersionTable:
@@ -155,7 +161,7 @@ class VersionTable:
         magic, version = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PRAGMAS)
         if (magic, version) == (0, 0) and not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             return False
-        if magic != _MAGIC or version != TABLE_VERSION:
+        if magic != _MAGIC or version not in _READABLE:
             raise UnknownVersionTable(
                 f"{self._path} has version {version}, and this program reads {TABLE_VERSION}; remove it, and it is "
                 "made again from the change sets"
@@ -171,6 +177,8 @@ class VersionTable:
             )
         for book in (self.mine, self.theirs):
             self._read_book(book)
+        if version != TABLE_VERSION:
+            self._connection.execute(f"PRAGMA user_version={TABLE_VERSION}")
         return True
 
     def _one(self, statement: str, *values: str) -> bytes:

@@ -27,6 +27,7 @@ from txlog.server.admin.json_schema import (
     object_of,
     schema_ref,
 )
+from txlog.sites.state_lines import STATE_MEDIA_TYPE
 from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, SSE_MEDIA_TYPE
 from txlog.wire.log_page import MEDIA_TYPE
 
@@ -121,6 +122,17 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
             hash=STRING,
             cluster=STRING,
         ),
+    ),
+    ("GET", "/txlog/site/state"): _operation(
+        "all data at one final position, for another site that takes the state of this one",
+        {
+            "200": {
+                "description": "a head in JSON, the quads as lines of N-Quads, and their number in JSON",
+                "content": {STATE_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+            }
+        },
+        _query_parameter("after", COUNT, "an entry of the log that the state must contain"),
+        _query_parameter("cluster", STRING, "the id of this cluster: compared"),
     ),
     ("GET", "/txlog/watch"): _operation(
         "the log as a feed; it ends at `until` only",
@@ -258,7 +270,9 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         _ok(
             object_of(
                 links=array_of(ANY_OBJECT),
-                switches=array_of(object_of(site=STRING, offline=BOOLEAN, index=COUNT, manifestOffline=BOOLEAN)),
+                switches=array_of(
+                    object_of(site=STRING, offline=BOOLEAN, index=COUNT, manifestOffline=BOOLEAN, takeAt=COUNT)
+                ),
                 index=COUNT,
             ),
             "of each link a LinkReport and `reportedSecondsAgo`; the last switch of each site; the last final entry",
@@ -268,10 +282,10 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
         "how far a link of this data centre is", _ok(object_of(known=COUNT)), body=schema_ref("LinkReport")
     ),
     ("PATCH", "/txlog/sites/{name}"): _operation(
-        "take the link with a site offline, or bring it online",
+        "take the link with a site offline, or bring it online; or take the state of that site",
         {
-            "200": _response("it is stable", object_of(site=STRING, offline=BOOLEAN, index=COUNT)),
-            "202": _response("it is not stable yet", object_of(site=STRING, offline=BOOLEAN, index=nullable(COUNT))),
+            "200": _response("it is stable", object_of(site=STRING, offline=BOOLEAN, index=COUNT, takeAt=COUNT)),
+            "202": _response("it is not stable yet", object_of(site=STRING, index=nullable(COUNT))),
         },
         body=schema_ref("SiteSwitch"),
     ),

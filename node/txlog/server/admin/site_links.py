@@ -14,12 +14,15 @@ from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.model.site_switch import (
+    NO_SWITCH,
     SITE_NAME,
     SiteSwitch,
+    StateOrder,
     SwitchOrigin,
     SwitchState,
     apply_site_switches,
     encode_site_switch,
+    encode_state_order,
 )
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.site_reports import SiteReports
@@ -27,16 +30,18 @@ from txlog.server.admin.skipped_entry import append_skipped_entry
 from txlog.sites.link_report import LinkReport
 
 PATH: Final = "/txlog/sites"
+_EXPECTED: Final = 'expected {"offline": true}, {"offline": false}, {"takeState": true} or {"takeState": false}'
 REPORT_BYTES_MAX: Final = 16 << 10
 SWITCH_BYTES_MAX: Final = 4096
-_NO_SWITCH: Final = SwitchState(False, False, 0)
 
 
 class SiteSwitchRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """A switch. ``by_manifest``: the manifest has this value now, and had another one."""
+    """A switch, or an order: one of the two is given. ``by_manifest``: the manifest has this value now, and had another
+    one. ``take_state``: this cluster takes the state of the site, or no longer does."""
 
-    offline: bool
+    offline: bool | None = None
     by_manifest: bool = False
+    take_state: bool | None = None
 
 
 class SiteLinkHandler:
@@ -80,14 +85,19 @@ class SiteLinkHandler:
         try:
             wanted = msgspec.json.decode(await read_body(request, SWITCH_BYTES_MAX), type=SiteSwitchRequest)
         except DECODE_ERRORS as wrong:
-            raise BadInput(f'expected {{"offline": true}} or {{"offline": false}}: {wrong}') from None
+            raise BadInput(f"{_EXPECTED}: {wrong}") from None
+        if (wanted.offline is None) == (wanted.take_state is None) or (wanted.by_manifest and wanted.offline is None):
+            raise BadInput(f"{_EXPECTED}: exactly one of the two")
         if re.fullmatch(SITE_NAME, name) is None:
             raise BadInput(f"{name[:80]!r} is no name of a site")
         linked = self._reports.other_sites()
         if not wanted.by_manifest and name not in linked:
             known = ", ".join(sorted(linked)) or "none"
             raise NotFound(f"no link from {name} was reported to this master; known: {known}")
-        before = self._switches().get(name, _NO_SWITCH)
+        before = self._switches().get(name, NO_SWITCH)
+        if wanted.take_state is not None:
+            return await self._order(name, before, takes=wanted.take_state)
+        assert wanted.offline is not None, "one of the two"
         if wanted.offline == (before.manifest_offline if wanted.by_manifest else before.is_offline):
             return json_response(_describe(name, before))
         origin = SwitchOrigin.MANIFEST if wanted.by_manifest else SwitchOrigin.OPERATOR
@@ -97,6 +107,18 @@ class SiteLinkHandler:
         if found.at == before.at:
             return json_response({"site": name, "offline": wanted.offline, "index": None}, 202)
         self._context.log.info("SiteSwitched", site=name, offline=found.is_offline, index=found.at)
+        return json_response(_describe(name, found))
+
+    async def _order(self, name: str, before: SwitchState, *, takes: bool) -> Response:
+        """Appends an order. To take the state once more is another order."""
+        if not takes and not before.take_at:
+            return json_response(_describe(name, before))
+        order = StateOrder(name, takes)
+        await append_skipped_entry(self._context, encode_state_order(order, secrets.token_hex(12)))
+        found = self._switches().get(name, before)
+        if found.take_at == before.take_at:
+            return json_response({"site": name, "takeState": takes, "index": None}, 202)
+        self._context.log.info("SiteStateOrdered", site=name, takes=takes, index=found.take_at)
         return json_response(_describe(name, found))
 
     def _switches(self) -> dict[str, SwitchState]:
@@ -109,4 +131,4 @@ class SiteLinkHandler:
 
 
 def _describe(name: str, state: SwitchState) -> dict[str, Any]:
-    return {"site": name, "offline": state.is_offline, "index": state.at}
+    return {"site": name, "offline": state.is_offline, "index": state.at, "takeAt": state.take_at}

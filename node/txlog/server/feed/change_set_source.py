@@ -4,7 +4,8 @@ sets. This master compares each entry with its own log before it passes it on.""
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -27,6 +28,7 @@ from txlog.model.errors import (
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.watermark import Watermark
 from txlog.sites.key_values import VALUES_PATH
+from txlog.sites.state_lines import STATE_PATH
 from txlog.wire.change_feed import FeedEvent
 from txlog.wire.change_page import PAGES_PATH, ChangePage, change_event, change_set_token, decode_change_page
 
@@ -89,6 +91,22 @@ class ChangeSetSource:
         assert config is not None, "checked before"
         return await self._ask(self._open_session().post(f"{config.url.rstrip('/')}{VALUES_PATH}", **self._with(body)))
 
+    @asynccontextmanager
+    async def state(self, after: int) -> AsyncIterator[ClientResponse]:
+        """All quads at a position not before the entry ``after``: what the process answers, to be read
+        (:mod:`txlog.sites.state_lines`). Errors as of :meth:`position`."""
+        config = self._context.config.change_sets
+        assert config is not None, "checked before"
+        url = f"{config.url.rstrip('/')}{STATE_PATH}?{urlencode({'after': after})}"
+        try:
+            answer = await self._open_session().get(url, **self._with())
+        except (TimeoutError, ClientError, OSError) as lost:
+            raise _unreachable(lost) from lost
+        async with answer:
+            if answer.status != 200:
+                raise _error_of(answer.status, await answer.read())
+            yield answer
+
     def _with(self, body: bytes | None = None) -> dict[str, Any]:
         return {"headers": {"Authorization": self._authorization}} | ({} if body is None else {"data": body})
 
@@ -98,9 +116,7 @@ class ChangeSetSource:
             async with request as answer:
                 body = await answer.read()
         except (TimeoutError, ClientError, OSError) as lost:
-            raise Unavailable(
-                "ChangeSetsUnreachable", f"the change sets of this data centre do not answer ({type(lost).__name__})"
-            ) from lost
+            raise _unreachable(lost) from lost
         if answer.status != 200:
             raise _error_of(answer.status, body)
         return body
@@ -131,6 +147,12 @@ class ChangeSetSource:
         """Closes the connections."""
         if self._session is not None:
             await self._session.close()
+
+
+def _unreachable(lost: Exception) -> Unavailable:
+    return Unavailable(
+        "ChangeSetsUnreachable", f"the change sets of this data centre do not answer ({type(lost).__name__})"
+    )
 
 
 class _Refusal(msgspec.Struct):
