@@ -150,7 +150,7 @@ async def test_a_switch_is_an_entry_of_the_log_and_what_is_wrong_is_refused(one:
 
     assert (await change("nyc", '{"offline": false}', 200))["index"] == 0, "it is online from the beginning"
     made = await change("nyc", '{"offline": true}', 200)
-    assert made == {"site": "nyc", "offline": True, "index": 1}
+    assert made == {"site": "nyc", "offline": True, "index": 1, "takeAt": 0}
     assert await change("nyc", '{"offline": true}', 200) == made, "it is offline already"
     await one.crash(0)
     await one.start(0)
@@ -160,4 +160,4 @@ async def test_a_switch_is_an_entry_of_the_log_and_what_is_wrong_is_refused(one:
     assert (await change("nyc", '{"offline": false}', 200))["index"] == 2
     assert (await change("nyc", '{"offline": true, "byManifest": true}', 200))["index"] == 3
     [switch] = (await one.get(0, "/txlog/sites"))["switches"]
-    assert switch == {"site": "nyc", "offline": True, "index": 3, "manifestOffline": True}
+    assert switch == {"site": "nyc", "offline": True, "index": 3, "manifestOffline": True, "takeAt": 0}

@@ -16,7 +16,7 @@ from txlog.sites.state_spool import StateSpool
 
 class CopiedSite(NamedTuple):
     """Where to read a state. ``cluster``: the id of the cluster. ``after``: an entry that it must contain. ``open()``:
-    clients of its masters, which nobody else uses."""
+    clients of its masters, which no one else uses."""
 
     name: str
     cluster: str
