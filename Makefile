@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 export UV_LINK_MODE ?= copy
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
+.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-long test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -53,12 +53,15 @@ house: install-dev ## names, sizes, words and links that a newcomer meets, count
 types: install-dev ## mypy, strict
 	$(BIN)/mypy
 
-test: install-dev ## all tests, on the real components
+test: install-dev ## all tests but those that take minutes each, on the real components
 	$(MAKE) --no-print-directory -j2 native lint types $(SPARK_CLASSES)
-	$(BIN)/pytest -n 4 -m "not kubernetes"
+	$(BIN)/pytest -n 4 -m "not kubernetes and not long"
+
+test-long: install-dev $(SPARK_CLASSES) ## the tests that take minutes each, and that make test leaves out
+	$(BIN)/pytest -n 2 -m long
 
 test-again: install-dev ## the tests that failed last time, one after the other; with none to repeat it fails
-	$(BIN)/pytest -m "not kubernetes" --last-failed --last-failed-no-failures none
+	$(BIN)/pytest -m "not kubernetes and not long" --last-failed --last-failed-no-failures none
 
 test-kubernetes: install-dev ## resources, operator and charts on a real API server (the first time its programs are built: 10 minutes)
 	@test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python -m e2e.cluster.programs

@@ -21,6 +21,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 def test_a_small_one_is_restored_and_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--quads", "2000", "--state", str(tmp_path / "state")])
     told = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -169,6 +169,7 @@ def test_repositories_of_a_manifest_have_their_own_data_until_they_are_removed(
             cluster.run("down")
 
 
+@pytest.mark.long
 def test_each_repository_of_a_split_cluster_goes_on_and_rejoins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ class Site:
         os.kill(int(processes[name]["pid"]), signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_two_sites_that_are_listed_import_from_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TXLOG_PREVIEWS", "sites")
     lon, nyc = Site("lon", tmp_path), Site("nyc", tmp_path)

@@ -51,6 +51,7 @@ def write(arena: SupervisedCluster, text: str) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_side_whose_target_is_lost_waits_and_goes_on_when_it_is_there_again(tmp_path: Path) -> None:
     diary = FaultLog(lambda _: None)

@@ -67,6 +67,7 @@ def insert(cluster: LocalCluster, node: str, what: str) -> str:
     return write_one(cluster.nodes[node], cluster.repository, update, "synced")["txlog-transaction"]
 
 
+@pytest.mark.long
 def test_one_master_alone_goes_on_with_the_backup_of_stores_that_follow_the_others(tmp_path: Path) -> None:
     with (
         manifests(lag=f"{LAG_S:g}s", recovery="Smart") as folder,

@@ -23,7 +23,7 @@ from txlog.model.durability import Durability
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("strategy", ["Smart", "Simple"])
+@pytest.mark.parametrize("strategy", ["Smart", pytest.param("Simple", marks=pytest.mark.long)])
 def test_both_sides_go_on_and_are_one_log_again(tmp_path: Path, strategy: str) -> None:
     with (
         manifests(lag="4s", recovery=strategy) as folder,
@@ -124,6 +124,7 @@ def counts(cluster: LocalCluster) -> dict[str, str]:
     return {worker.name: cluster.query_worker(worker.name, READ)[0][0] for worker in cluster.topology.workers}
 
 
+@pytest.mark.long
 def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_once(tmp_path: Path) -> None:
     with (
         manifests(lag="4s", recovery="None") as folder,
@@ -174,6 +175,7 @@ def test_under_none_nobody_goes_back_and_each_store_executes_each_transaction_on
         assert compare_contents(cluster.masters_by_data_center).equal
 
 
+@pytest.mark.long
 def test_in_majority_the_smaller_side_holds_and_nobody_backs_up(tmp_path: Path) -> None:
     with (
         manifests(lag="4s", mode="Majority") as folder,

@@ -233,6 +233,7 @@ def test_executors_apply_the_log_are_replaced_and_go_with_their_driver(site: Sit
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_driver_that_is_started_anew_has_executors_of_its_own(site: Site) -> None:
     kubernetes = site.kubernetes
