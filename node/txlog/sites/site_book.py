@@ -286,10 +286,10 @@ class SiteBook:
         if record.step is StepKind.BATCH:
             self.cursor, self.acknowledged = record.to, record.seen
             self.cursors.append((index, record.to))
-            self.clock = max(self.clock, record.clock + 1)
         if record.step is StepKind.END:
             self.cursor, self.whole_until, self.is_taking = record.to, index, False
             self.cursors.append((index, record.to))
+        if record.step in (StepKind.BATCH, StepKind.END):
             self.clock = max(self.clock, record.clock + 1)
         if record.step is not StepKind.BEGIN:
             self.number = record.number
