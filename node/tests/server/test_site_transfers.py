@@ -71,7 +71,7 @@ async def test_a_new_site_takes_the_state_of_a_filled_one_under_writes(pair: tup
     await nyc.write('INSERT DATA { <urn:after> <urn:p> "nyc" }')
     await until(lambda: holds(lon, '<urn:after> <urn:p> "nyc"'))
     held = await until(lambda: equal(lon, nyc))
-    assert '<urn:own> <urn:p> "nyc"' not in held, "nobody had imported it"
+    assert '<urn:own> <urn:p> "nyc"' not in held, "no site had imported it"
     assert '<urn:s1> <urn:p> "1"' in held
     assert not [quad for quad in held if "<urn:s3>" in quad]
     assert [quad for quad in held if "<urn:during>" in quad], "what is written meanwhile stays"

@@ -85,7 +85,7 @@ def await_transfer(link: SimulatedLink) -> bool:
 
 
 def is_waiting(link: SimulatedLink) -> bool:
-    """Whether a book waits for an anchor that nobody is about to write."""
+    """Whether a book waits for an anchor that no link is about to write."""
     mine, theirs = link.mine, link.theirs
     has_read = mine.index == len(link.site.events) and theirs.index == len(link.source.events)
     is_awaiting = mine.awaits_anchor or (theirs.awaits_anchor and not mine.is_taking)

@@ -119,17 +119,18 @@ class ChangeServer:
     async def state(self, request: web.Request) -> web.StreamResponse:
         """``after``: an entry that the state must contain. Answers as :mod:`txlog.sites.state_lines`."""
         loop, after = asyncio.get_running_loop(), _number(request, "after", 0)
-        with ThreadPoolExecutor(1, "state") as thread:  # an iterator over a store belongs to one thread
-            pieces = self._state(after)
-            try:
+        thread = ThreadPoolExecutor(1, "state")  # an iterator over a store belongs to one thread
+        pieces = self._state(after)
+        try:
+            piece = await loop.run_in_executor(thread, next, pieces, None)
+            response = web.StreamResponse(headers={"Content-Type": STATE_MEDIA_TYPE})
+            await response.prepare(request)
+            while piece is not None:
+                await response.write(piece)
                 piece = await loop.run_in_executor(thread, next, pieces, None)
-                response = web.StreamResponse(headers={"Content-Type": STATE_MEDIA_TYPE})
-                await response.prepare(request)
-                while piece is not None:
-                    await response.write(piece)
-                    piece = await loop.run_in_executor(thread, next, pieces, None)
-            finally:
-                thread.submit(pieces.close)
+        finally:
+            thread.submit(pieces.close)
+            thread.shutdown(wait=False)  # the loop goes on while the copy is removed
         await response.write_eof()
         return response
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -47,6 +47,17 @@ class ExternalWorkerSpec(ManifestModel):
     secret_ref: SecretRef | None = Field(default=None, description="Has no effect yet. The operator rejects it.")
 
 
+ExternalWorkers = Annotated[
+    list[ExternalWorkerSpec] | None,
+    Field(
+        min_length=1,
+        max_length=100,
+        description="Stores that TxLog does not start. They exclude all other fields of `workers`.",
+        json_schema_extra=list_map("url"),
+    ),
+]
+
+
 class WorkersSpec(ManifestModel):
     """The workers of this data centre: stores that TxLog runs, or external ones."""
 
@@ -77,23 +88,12 @@ class WorkersSpec(ManifestModel):
     )
     resources: ResourceRequirements = ResourceRequirements()
     pod_template: PodTemplate = Field(default=PodTemplate(), description="Additions to the pods of these stores.")
-    external: list[ExternalWorkerSpec] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=100,
-        description="Stores that TxLog does not start. They exclude all other fields of `workers`.",
-        json_schema_extra=list_map("url"),
-    )
+    external: ExternalWorkers = None
 
     @model_validator(mode="after")
     def _exactly_one_kind(self) -> Self:
-        if self.external is not None:
-            own = self.model_fields_set & {"replicas", "engine", "storage", "resources", "pod_template"}
-            if own:
-                raise expected_error(
-                    f"either external or replicas, engine and storage, not both ({', '.join(sorted(own))})", "external"
-                )
-            _check_once(self.external)
+        own = self.model_fields_set & {"replicas", "engine", "storage", "resources", "pod_template"}
+        _check_external(self.external, own, "replicas, engine and storage")
         return self
 
     @property
@@ -102,7 +102,12 @@ class WorkersSpec(ManifestModel):
         return frozenset({each.engine for each in self.external} if self.external else {self.engine})
 
 
-def _check_once(external: list[ExternalWorkerSpec]) -> None:
+def _check_external(external: list[ExternalWorkerSpec] | None, own: Collection[str], fields: str) -> None:
+    """``own``: fields that a manifest has beside ``external``, ``fields``: those that may be there without it."""
+    if external is None:
+        return
+    if own:
+        raise expected_error(f"either external or {fields}, not both ({', '.join(sorted(own))})", "external")
     urls = [worker.url.rstrip("/") for worker in external]
     twice = next((url for url in urls if urls.count(url) > 1), None)
     if twice:
@@ -129,23 +134,11 @@ class RepositoryWorkersSpec(ManifestModel):
         description="Number of stores that TxLog runs. 0: this data centre orders its transactions and holds no data.",
     )
     engine: Engine = Field(default="oxigraph", description="Engine of these stores.")
-    external: list[ExternalWorkerSpec] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=100,
-        description="Stores that TxLog does not start. They exclude all other fields of `workers`.",
-        json_schema_extra=list_map("url"),
-    )
+    external: ExternalWorkers = None
 
     @model_validator(mode="after")
     def _exactly_one_kind(self) -> Self:
-        if self.external is not None:
-            own = self.model_fields_set & {"replicas", "engine"}
-            if own:
-                raise expected_error(
-                    f"either external or replicas and engine, not both ({', '.join(sorted(own))})", "external"
-                )
-            _check_once(self.external)
+        _check_external(self.external, self.model_fields_set & {"replicas", "engine"}, "replicas and engine")
         return self
 
     @property
