@@ -287,8 +287,8 @@ class OptimisticUpdateExecutor:
             least = end
         raise Unavailable(
             "NoWorker",
-            "this update is evaluated on a copy of a worker; no copy can follow an entry that needs all data or computes "
-            "values, and no worker has executed it yet; try again",
+            "this update is evaluated on a copy of a worker; no copy can follow an entry that needs all data or "
+            "computes values, and no worker has executed it yet; try again",
             RETRY_S,
         )
 
