@@ -161,21 +161,25 @@ def upload_rate(url: str, bodies: Sequence[bytes], level: str) -> float:
 
 
 class ReadConnection:
-    """One connection that sends one read again and again: requests of ready bytes."""
+    """One connection that sends one read again and again. Each request names another client, so that a master answers
+    none from memory."""
 
     def __init__(self, url: str, target: str, accept: str) -> None:
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._request = (f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: {accept}\r\n\r\n").encode()
+        self._request = f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: {accept}\r\nUser-Agent: ".encode()
+        self._number = 0
 
     def close(self) -> None:
         self._socket.close()
 
     def read(self) -> tuple[float, bytes]:
         """Seconds, and the body. :class:`CannotMeasure` for another answer than 200."""
+        self._number += 1
+        request = b"%b%d\r\n\r\n" % (self._request, self._number)
         began = time.perf_counter()
-        self._socket.sendall(self._request)
+        self._socket.sendall(request)
         answer = http.client.HTTPResponse(self._socket, method="GET")
         answer.begin()
         body = answer.read()

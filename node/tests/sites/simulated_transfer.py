@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from txlog.sites.decisions import Plan, Value
 from txlog.sites.link_record import LinkRecord, RecordNotRead, StepKind, Version, decode_contents
 from txlog.sites.transfer_steps import (
+    LinkBase,
     anchor_start,
-    base_of_book,
     base_of_record,
     is_reset,
     is_reset_due,
@@ -94,7 +94,7 @@ def is_waiting(link: SimulatedLink) -> bool:
 
 def plan_anchor(link: SimulatedLink) -> Plan:
     mine, site = link.mine, link.site
-    base = base_of_book(mine)
+    base = LinkBase(mine.record, mine.number, mine.index, mine.clock)  # of a book that has read the log
     if mine.awaits_anchor or mine.record is None:
         name = next(iter(sorted(site.names)), None)
         base = base_of_record(name, stored_record(site), len(site.events))

@@ -37,11 +37,6 @@ class LinkBase(NamedTuple):
     clock: int
 
 
-def base_of_book(book: SiteBook) -> LinkBase:
-    """Of a book that has read the log."""
-    return LinkBase(book.record, book.number, book.index, book.clock)
-
-
 def base_of_record(name: bytes | None, record: LinkRecord | None, decided: int) -> LinkBase:
     """Of the record in a store, without a book."""
     if record is None:
