@@ -59,6 +59,7 @@ class Workers:
     def __init__(self, folder: Path, names: list[str]) -> None:
         self.stores = {name: Store(folder / name) for name in names}
         self.ends = dict.fromkeys(names, 0)
+        self._started_at = dict.fromkeys(names, 0.0)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -94,12 +95,15 @@ class Workers:
                     if store._process is not None and store._process.poll() is not None:
                         self.ends[name] += 1
                         store.start()
+                        self._started_at[name] = time.time()
                 try:
                     stalled = stalled_workers(master.workers())
                 except TxLogError:
                     continue
                 for worker in stalled:
-                    self.stores[worker.name]._process.kill()  # type: ignore[union-attr]
+                    # A report from before its start speaks of the process that has ended.
+                    if float(worker.reported_at or 0.0) > self._started_at[worker.name]:
+                        self.stores[worker.name]._process.kill()  # type: ignore[union-attr]
 
     def close(self) -> None:
         self._stop.set()
