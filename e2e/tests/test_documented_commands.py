@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +167,18 @@ def commands_named(page: str) -> Iterator[str]:
             yield from (line for line in lines if line.startswith(("txlog ", "kubectl txlog ")))
 
 
+@cache
+def root_of(program: str) -> Any:
+    """The program's group of commands; to build it takes a tenth of a second."""
+    return typer.main.get_command(APPLICATIONS[program])
+
+
 def unknown_words(text: str) -> list[str]:
     """Groups, commands and options of a command line that the program does not have."""
     program, *words = (
         re.split(r"[|>#]", re.sub(r"(?<=\w)\|(?=\w)", "/", text))[0].replace("[", " ").replace("]", " ").split()
     )
-    at: Any = typer.main.get_command(APPLICATIONS[program])
+    at = root_of(program)
     wrong = []
     is_value = False
     for word in words[1:] if program == "kubectl" else words:

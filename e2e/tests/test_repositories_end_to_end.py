@@ -123,6 +123,7 @@ class Catalogue:
         return found
 
 
+@pytest.mark.long
 def test_repositories_of_a_manifest_have_their_own_data_until_they_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_one_master_alone_goes_on_with_the_backup_of_stores_that_follow_the_othe
         assert {tuple(branch["members"]) for branch in story.report()[0]["branches"]} == {("uk-1", "us-1"), ("uk-2",)}
 
 
+@pytest.mark.long
 def test_a_store_is_backed_up_although_its_spark_driver_has_died(tmp_path: Path) -> None:
     """The masters are new, too: nobody has told them where the store stands."""
     with (

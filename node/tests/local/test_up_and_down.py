@@ -117,6 +117,7 @@ def test_a_supervisor_that_dies_while_up_waits_is_named(cluster: Cluster, monkey
     assert str(state.log("supervisor")) in str(told.exception)
 
 
+@pytest.mark.long
 def test_what_is_loaded_during_a_cut_is_the_same_everywhere_after_it(cluster: Cluster, tmp_path: Path) -> None:
     up(cluster, "120")
     file = tmp_path / "a.nt"

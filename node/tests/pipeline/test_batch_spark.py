@@ -102,6 +102,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.close()
 
 
+@pytest.mark.long  # a kill at each of its stages follows
 def test_the_command_killed_in_the_middle_and_given_again(site: Site) -> None:
     end = site.append(0, 120_000)  # three pieces, one after the other
     process = site.start("txlog.pipeline.batch", "--worker", "w1", "--takeover", "1", "--tasks", "1")
@@ -151,7 +152,7 @@ def _is_in_order(site: Site) -> bool:
     [
         Stage("starting", _jvm_is_there, ("--tasks", "1")),
         Stage("marked", lambda site: bool(site.system("w1").loading)),
-        Stage("in order", _is_in_order),
+        pytest.param(Stage("in order", _is_in_order), marks=pytest.mark.long),
     ],
     ids=lambda stage: stage.name,
 )

@@ -71,6 +71,7 @@ WRONG_IN_A_MIX = {
 """The same of seeds that draw from one mix of faults alone."""
 
 
+@pytest.mark.long  # make simulate runs more of them in shorter time, compiled
 @pytest.mark.timeout(600)
 def test_no_violation_and_every_listed_fault_is_met() -> None:
     met: Counter[str] = Counter()
@@ -170,8 +171,8 @@ def test_a_damaged_journal_is_mended_and_the_run_judged_like_any_other() -> None
 
 def test_a_transaction_that_is_mended_with_a_later_stamp_stops_the_view_and_the_run_is_judged() -> None:
     """The others had gone on without the one that is mended, and let a lagger bring it in. Some three of a hundred
-    fates of this plan come to that."""
-    results = (run(replace(draw_plan(25_313, "flips"), seed=seed)) for seed in range(200))
+    fates of this plan come to that, the first one today at seed 131."""
+    results = (run(replace(draw_plan(25_313, "flips"), seed=seed)) for seed in range(131, 331))
     result = next(result for result in results if result.coverage["mended with a later stamp"])
     assert not result.violations
     assert result.judged
