@@ -22,7 +22,6 @@ class LiveViewState(msgspec.Struct, frozen=True, rename="camel"):
     holding: str = ""
     split_mode: str = ""
     split_recovery: str | None = None
-    split_backup_at: int | None = None
 
 
 class LiveLog(msgspec.Struct, frozen=True, rename="camel"):

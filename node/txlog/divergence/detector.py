@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -260,8 +260,3 @@ def _merge_cells(findings: Sequence[DivergenceFinding], cells: list[StoreCell]) 
         right=[name for name in last.right if all(name in each.right for each in findings)],
         cells=cells,
     )
-
-
-def finding_to_dict(finding: DivergenceFinding | None) -> dict[str, Any] | None:
-    """The finding in the API's JSON form."""
-    return None if finding is None else msgspec.to_builtins(finding)

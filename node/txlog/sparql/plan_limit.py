@@ -20,7 +20,6 @@ JOIN_PARTS_MAX: Final = 100
 PATTERNS_MAX: Final = 1000
 """The same for all joins of one operation together."""
 
-_TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
 _FREE: Final = frozenset(("VARIABLE", "BLANK"))
 _BEFORE_TRIPLE: Final = frozenset(("{", "}", ".", ";", ",", "["))
 _TEMPLATES: Final = ("INSERT", "DELETE", "CONSTRUCT")

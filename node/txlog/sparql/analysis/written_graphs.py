@@ -21,7 +21,6 @@ from txlog.sparql.transaction_body import TransactionBody
 
 DEFAULT_ONLY: Final = GraphSet(default=True)
 _TRIVIA: Final = ("SPACE", "COMMENT")
-_END_OF_OPERATION: Final = Token("MARK", ";", -1)
 
 
 def find_written_graphs(body: TransactionBody) -> WrittenGraphs:
