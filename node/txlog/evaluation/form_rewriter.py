@@ -16,9 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
 from txlog.sparql.terms import DEFAULT_PREFIXES
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, significant_tokens, tokens
 
 VALUE: Final = "urn:txlog:value"
 """The function that gives a literal its own datatype again."""
@@ -59,7 +58,7 @@ class FormRewriter:
     def __init__(self, text: str, encode: Callable[[str, str], str | None]) -> None:
         self._text = text
         self._encode = encode
-        self._tokens = skip_trivia(tokens(text))
+        self._tokens = significant_tokens(text)
         self._prefixes = self._read_prefixes()
         self._edits: list[Edit] = []
         self._frames: list[_Frame] = []

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, significant_tokens, tokens
 from txlog.workers.canonical_literals import canonical_literal
 
 NIL: Final = "<http://rdf4j.org/schema/rdf4j#nil>"
@@ -57,7 +57,7 @@ def split_operations(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def scoped_query(text: str, scope: DefaultGraphScope = RDF4J) -> str:
     """Rewrite a query without FROM: its patterns without GRAPH match the default graph."""
-    toks = _skip_trivia(text)
+    toks = significant_tokens(text)
     for at, depth in enumerate(_depths(toks)):
         if not depth and toks[at].text == "{" and (not at or toks[at - 1].text.upper() != "CONSTRUCT"):
             return _apply_edits(text, _wrap_in_graph(toks[at : at + _bracketed_length(toks[at:])], scope.default))
@@ -66,7 +66,7 @@ def scoped_query(text: str, scope: DefaultGraphScope = RDF4J) -> str:
 
 def exclude_default_graph(text: str, scope: DefaultGraphScope) -> str:
     """Rewrite a query so that its ``GRAPH ?g`` never match the default graph."""
-    return _apply_edits(text, _exclude_default_graph(_skip_trivia(text), scope))
+    return _apply_edits(text, _exclude_default_graph(significant_tokens(text), scope))
 
 
 def has_dataset_clause(text: str) -> bool:
@@ -85,7 +85,7 @@ def give_if_its_errors(text: str) -> str:
     A text whose brackets do not match stays as it is."""
     if not _MAY_BE_IF.search(text):
         return text
-    toks = _skip_trivia(text)
+    toks = significant_tokens(text)
     depths = _depths(toks)
     opening, closing = list[Edit](), list[Edit]()
     for at, token in enumerate(toks[:-1]):
@@ -112,7 +112,7 @@ def canonical_constants(text: str) -> str:
     changed: a number with a sign after a variable, which may be a difference; strings with escapes or quotes."""
     if not _MAY_DIFFER.search(text):
         return text
-    toks = _skip_trivia(text)
+    toks = significant_tokens(text)
     edits = list[Edit]()
     for at, token in enumerate(toks):
         if token.kind == "LANGUAGE":
@@ -154,7 +154,7 @@ def _canonical(value: str, kind: str) -> str:
 
 
 def _split_operations(text: str) -> Iterator[list[Token]]:
-    toks, begin = _skip_trivia(text), 0
+    toks, begin = significant_tokens(text), 0
     for at, depth in enumerate([*_depths(toks), 0]):
         if at == len(toks) or (not depth and toks[at].text == ";"):
             yield toks[begin:at]
@@ -227,10 +227,6 @@ def _wrap_template(toks: Sequence[Token], graph: str) -> Iterator[Edit]:
             if plain or toks[at].text != ".":
                 plain.append(toks[at])
             at += 1
-
-
-def _skip_trivia(text: str) -> list[Token]:
-    return [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
 
 
 def _depths(toks: Sequence[Token]) -> list[int]:
