@@ -122,7 +122,7 @@ class _PlanCounter:
 
     def _open(self, at: int, token: Token, before: Token, ended: bool) -> None:
         frame = self._stack[-1]
-        word = before.text.upper() if before.kind == "WORD" else ""
+        word = before.word
         if token.text == "{":
             if at > 1 and self._toks[at - 2].text.upper() == "GRAPH":
                 word = "GRAPH"

@@ -62,7 +62,7 @@ def _collect(update: str, add: Callable[[_OperationPatterns, PatternCollector], 
 
 
 def _read_query(toks: Sequence[Token], found: PatternCollector, *, union: bool) -> None:
-    words = [token.text.upper() if token.kind == "WORD" else "" for token in toks]
+    words = [token.word for token in toks]
     if not words or words[0] not in _QUERY_FORMS:
         raise UnknownPatterns  # DESCRIBE: whatever is said of a term
     start = 1

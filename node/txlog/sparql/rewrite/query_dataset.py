@@ -17,7 +17,7 @@ from txlog.sparql.prologue import Prologue
 from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, PatternWriter
 from txlog.sparql.rewrite.read_query import parse_prologue
 from txlog.sparql.rewrite.triple_reader import FreshVariables, UnsupportedPattern
-from txlog.sparql.tokens import TokenCursor, significant_tokens
+from txlog.sparql.tokens import TokenCursor, apply_edits, significant_tokens
 
 _MAY_NAME_IT: Final = re.compile(r"nil\b|\bdefault\b", re.IGNORECASE)
 _AFTER: Final = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES")
@@ -68,12 +68,14 @@ def _expand(text: str) -> str:
     """The same query with its IRIs in full. Raises ``BadInput`` for a prefix that is not declared."""
     toks = significant_tokens(text)
     names = Prologue(None, limit_for(len(text)))
-    pieces, last = list[str](), 0
-    for token in toks[parse_prologue(text, toks, names) :]:
-        if token.kind in ("IRI", "PNAME"):
-            pieces += (text[last : token.start], f"<{names.expand(text, token, lenient=True)}>")
-            last = token.start + len(token.text)
-    return "".join([*pieces, text[last:]])
+    return apply_edits(
+        text,
+        [
+            (token.start, token.end, f"<{names.expand(text, token, lenient=True)}>")
+            for token in toks[parse_prologue(text, toks, names) :]
+            if token.kind in ("IRI", "PNAME")
+        ],
+    )
 
 
 class _QueryParser(TokenCursor):

@@ -187,7 +187,7 @@ class TokenRewriter:
                     (self._format_string(token) if kind == "STRING" and update and "\\" in text else text, start)
                 )
                 at += 1
-            ended = toks[at - 1].start + len(toks[at - 1].text)
+            ended = toks[at - 1].end
         if self._stack:
             raise malformed_query(source, len(source), f"{self._stack[-1].close} is missing at the end")
 

@@ -311,7 +311,7 @@ class _Writer:
 
 
 def _slice(text: str, toks: Sequence[Token]) -> str:
-    return text[toks[0].start : toks[-1].start + len(toks[-1].text)] if toks else ""
+    return text[toks[0].start : toks[-1].end] if toks else ""
 
 
 def _join_quads(quads: Sequence[tuple[str, str]]) -> str:
