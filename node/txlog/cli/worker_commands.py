@@ -51,12 +51,13 @@ from txlog.cli.worker_access import (
     progress_bars,
     wait_for_store,
 )
-from txlog.client import Divergence, MasterClient
+from txlog.client import MasterClient
 from txlog.config.units import server_of_engine
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
 from txlog.supervision.duties import DutyKind
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
@@ -333,7 +334,7 @@ def repair_worker(cluster: CliCluster, name: str, scope: RepairScope, *, json: b
     _print_repair(done, name, other.name, time.monotonic() - began, json)
 
 
-def _find_correct_worker(name: str, known: Divergence | None, source: str | None) -> str | None:
+def _find_correct_worker(name: str, known: DivergenceFinding | None, source: str | None) -> str | None:
     """A worker that is known to be right; None: any that works. :class:`Refused` when TxLog cannot decide it."""
     if known is not None and known.kind == "refusal":
         raise Refused(f"{name}: {known.why}: it cannot come to where they are: txlog worker rebuild {name} --live")

@@ -14,12 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from txlog.divergence.detector import GRAPHS_NAMED_MAX
-from txlog.divergence.repair_policy import CompletedRepair, RepairFailure, RepairInputs, RepairStatus, repair_status
+from txlog.divergence.repair_policy import RepairFailure, RepairInputs, repair_status
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_state import STALE_S, RegisteredWorker
 from txlog.server.admin.kept_file import keep
+from txlog.wire.divergence_report import CompletedRepair, RepairStatus
 
 FILE: Final = "repairs.json"
 REPAIRS_KEPT: Final = 20
