@@ -39,7 +39,15 @@ from txlog.cli.divergence_view import print_comparison, print_divergence
 from txlog.cli.moment_commands import run_moment_restore
 from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
 from txlog.cli.store_commands import adopt_worker, decide_about_store
-from txlog.cli.tables import colour_state, describe_undecided, format_size, print_line, show_json, show_table
+from txlog.cli.tables import (
+    colour_state,
+    describe_undecided,
+    format_size,
+    print_answer,
+    print_line,
+    show_json,
+    show_table,
+)
 from txlog.cli.worker_access import (
     ENGINE_NAMES,
     detect_engine,
@@ -361,10 +369,7 @@ def _print_repair(done: RepairResult | RestoreResult, name: str, origin: str, se
         )
         if not done.graphs:
             text = f"{name} holds what {origin} holds, at index {at.index}: nothing to copy"
-    if json:
-        show_json({**result, "seconds": round(seconds, 3)})
-    else:
-        print_line(text)
+    print_answer(json, {**result, "seconds": round(seconds, 3)}, text)
 
 
 def _form_of_backup(place: BackupTarget, name: str, engine: str) -> str:
