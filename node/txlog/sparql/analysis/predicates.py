@@ -7,14 +7,14 @@ conflicts with transactions of others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from txlog.model.quad_pattern import PatternCollector
-from txlog.sparql.analysis.pattern_reader import PatternReader, Slot, UnknownPatterns, ValuesBlock
-from txlog.sparql.rewrite.triple_reader import PathTriple, PropertyPath, UnsupportedPattern
+from txlog.sparql.analysis.pattern_reader import PatternReader, UnknownPatterns
+from txlog.sparql.rewrite.triple_reader import PropertyPath, UnsupportedPattern
 from txlog.sparql.terms import DEFAULT_PREFIXES
-from txlog.sparql.tokens import END, Token, significant_tokens, tokens_by_operation
+from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens, tokens_by_operation
 
 _TYPE: Final = f"<{DEFAULT_PREFIXES['rdf']}type>"
 _MODIFY_KEYWORDS: Final = ("WITH", "INSERT", "DELETE")
@@ -49,7 +49,7 @@ def is_single_pattern_delete(operation: str) -> bool:
     """Whether a normalised operation is ``DELETE WHERE`` with one triple pattern, in a ``GRAPH`` or not."""
     try:
         return _PredicateReader(significant_tokens(operation)).is_one_pattern()
-    except (UnknownPatterns, UnsupportedPattern):
+    except UnsupportedPattern:
         return False
 
 
@@ -57,16 +57,17 @@ def _collect(toks: Sequence[Token], read: Callable[[_PredicateReader], None]) ->
     reader = _PredicateReader(toks)
     try:
         read(reader)
-    except (UnknownPatterns, UnsupportedPattern):
+    except UnknownPatterns:
         raise UnknownPredicates from None
     return frozenset(reader.predicates)
 
 
-class _PredicateReader(PatternReader):
-    """Collects the predicates of what it reads, in place of patterns."""
+class _PredicateReader(TokenCursor):
+    """Collects the predicates of what it reads."""
 
     def __init__(self, toks: Sequence[Token]) -> None:
-        super().__init__(toks, PatternCollector())
+        super().__init__(toks)
+        self._patterns = PatternReader(toks, PatternCollector(), self._add_path)
         self.predicates: set[str] = set()
 
     def read_operation(self) -> None:
@@ -75,7 +76,7 @@ class _PredicateReader(PatternReader):
         at = 0
         while at < len(self._toks):
             if self._mark_at(at) == "{":
-                at = self._group(at, _ANY_GRAPH)
+                at = self._patterns.read_group(at, _ANY_GRAPH)
             elif self._word_at(at) in ("WITH", "INSERT", "DELETE", "DATA", "USING", "NAMED", "WHERE") or (
                 self._token_at(at).kind == "IRI" and self._word_at(at - 1) in ("WITH", "USING", "NAMED")
             ):
@@ -93,44 +94,16 @@ class _PredicateReader(PatternReader):
                     raise UnknownPatterns
                 at += 1
             at += 1
-        self.read_solutions(at, _ANY_GRAPH)
+        self._patterns.read_solutions(at, _ANY_GRAPH)
 
     def is_one_pattern(self) -> bool:
         if [self._word_at(0), self._word_at(1)] != ["DELETE", "WHERE"]:
             return False
-        at = self._expect(2, "{")
-        graph = self._word_at(at) == "GRAPH"
-        if graph:
-            at = self._expect(at + 2, "{")
-        _, at = self._node(at, [])
-        if self._token_at(at).kind not in ("VARIABLE", "IRI") and self._token_at(at).text != "a":
-            return False
-        _, at = self._node(at + 1, [])
+        graph = self._word_at(3) == "GRAPH"
+        triples, at = self._patterns.same_subject(6 if graph else 3)
         at += self._mark_at(at) == "."
-        for _ in range(1 + graph):
-            at = self._expect(at, "}")
-        return at == len(self._toks)
-
-    def _refuse_foreign_function(self, at: int) -> None:
-        """An engine's own function counts as one that reads nothing."""
-
-    def _blocks_of_group(self, at: int) -> Iterator[ValuesBlock]:
-        """``VALUES`` narrows no predicate that a text names."""
-        return iter(())
-
-    def _values(self, at: int) -> tuple[ValuesBlock, int]:
-        while self._mark_at(at) != "}":
-            if self._token_at(at) is END:
-                raise UnknownPatterns
-            at += 1
-        return ValuesBlock((), ()), at + 1
-
-    def _add_triple(self, triple: PathTriple, graph: Slot, blocks: Sequence[ValuesBlock]) -> None:
-        self._add_path(triple[1])
-
-    def _add(self, slots: tuple[Slot, ...], blocks: Sequence[ValuesBlock]) -> None:
-        """A graph of which any quad counts."""
-        raise UnknownPatterns
+        step = triples[0][1] if len(triples) == 1 else None
+        return step is not None and step.kind == "step" and at + 1 + graph == len(self._toks)
 
     def _add_path(self, path: PropertyPath) -> None:
         if path.kind == "step" and path.text[0] not in "?$":
