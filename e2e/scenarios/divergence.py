@@ -26,8 +26,9 @@ from e2e.lib.load.requests import write_one
 from e2e.lib.load.store_fill import database_line, fill_stores, graph_iri
 from e2e.lib.report import BenchReport, CannotMeasure, Figure, build_table, console, print_table
 from e2e.lib.wait import wait_until
-from txlog.client import Divergence, MasterClient
+from txlog.client import MasterClient
 from txlog.model.errors import TxLogError
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers.adapter import WorkerRequest
 from txlog.workers.http_transport import HttpTransport
 
@@ -88,12 +89,12 @@ def plant_difference(cluster: LocalCluster, kind: str, graph: int, graphs: int) 
         raise CannotMeasure(f"planting: {answer.status} {answer.text}")
 
 
-def read_finding(cluster: LocalCluster) -> dict[str, Divergence]:
+def read_finding(cluster: LocalCluster) -> dict[str, DivergenceFinding]:
     with MasterClient(cluster.masters[0], 10.0) as master:
         return {worker.name: worker.divergence for worker in master.workers() if worker.divergence is not None}
 
 
-def await_finding(cluster: LocalCluster, wait_s: float = WAIT_S) -> tuple[float | None, dict[str, Divergence]]:
+def await_finding(cluster: LocalCluster, wait_s: float = WAIT_S) -> tuple[float | None, dict[str, DivergenceFinding]]:
     began = time.monotonic()
     while time.monotonic() < began + wait_s:
         found = read_finding(cluster)

@@ -14,9 +14,10 @@ import pytest
 from e2e.lib.cluster.local import LocalCluster, cluster_up, run_txlog
 from e2e.lib.load.requests import WriteProber, http_get, write_one
 from txlog.cli.content_verification import compare_contents
-from txlog.client import Divergence, MasterClient
+from txlog.client import MasterClient
 from txlog.local.engines.fuseki_server import obtain_fuseki
 from txlog.local.engines.rdf4j_server import obtain_rdf4j
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
@@ -83,7 +84,9 @@ def _a_quad_that_one_of_them_has_alone_is_found(cluster: LocalCluster, uk: str, 
         _await_divergence(master, name, lambda known: known is None)
 
 
-def _await_divergence(master: str, name: str, wanted: Callable[[Divergence | None], bool]) -> Divergence | None:
+def _await_divergence(
+    master: str, name: str, wanted: Callable[[DivergenceFinding | None], bool]
+) -> DivergenceFinding | None:
     until = time.monotonic() + 60
     with MasterClient(master, 10.0) as client:
         while time.monotonic() < until:

@@ -278,7 +278,7 @@ ARCHIVE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "archive-believes-a-name-that-is-not-durable",
         "txlog/backup/folder_target.py",
-        "                _sync_folder(path.parent)\n                return False\n",
+        "                sync_folder(path.parent)\n                return False\n",
         "                return False\n",
         f"{NAME_TEST}test_an_object_whose_name_was_not_durable_is_made_so",
     ),

@@ -11,7 +11,7 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import ArchiverConfig, NodeConfig
 from txlog_operator.manifest_validation import unsupported_fields
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
-from txlog_operator.specs.archiver import CONFIG_HASH_ANNOTATION
+from txlog_operator.specs.common import CONFIG_HASH_ANNOTATION
 from txlog_operator.specs.masters import master_config, restart_hash
 
 FOLDER = {"folder": {"path": "/archive", "claimName": "archive"}}

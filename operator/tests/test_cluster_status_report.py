@@ -21,11 +21,11 @@ from txlog_operator.manifest_validation import read_manifest, unsupported_fields
 from txlog_operator.object_ownership import ForeignObject
 from txlog_operator.observation import ClusterObservation, PodStatus
 from txlog_operator.reconcile_outcome import check_before, check_broken_off, check_plan
+from txlog_operator.status_reader import read_cluster_status
 from txlog_operator.status_writer import (
     format_time,
     last_seen_incarnations,
     make_status,
-    parse_status,
     status_to_json,
     with_failure,
 )
@@ -132,7 +132,7 @@ def test_every_condition_is_always_there_and_a_status_is_read_as_it_was_written(
     status = said(cluster, seen)
     assert [each.type for each in status.conditions] == [str(kind) for kind in ConditionType]
     assert all(each.message and each.reason.isalpha() for each in status.conditions)
-    assert parse_status({"status": status_to_json(status)}) == status
+    assert read_cluster_status({"status": status_to_json(status)}) == status
     # Said again it is the same: nothing is written twice.
     assert said(cluster, seen, status) == status
     if word(status, ConditionType.READY) == "True":

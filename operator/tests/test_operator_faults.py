@@ -22,7 +22,7 @@ from txlog_operator.actions import ApplyObject, PlanAction, RemovePeer, RestartM
 from txlog_operator.cluster_phase import cluster_phase_of
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.drift import AppliedObjects, with_hash
-from txlog_operator.job_attempts import format_time, job_status
+from txlog_operator.job_attempts import format_time
 from txlog_operator.kube_client import ApiError
 from txlog_operator.leadership import LeaderElection, LeadershipLost
 from txlog_operator.main import IDLE_MAX_S, Operator, configure, reserve_threads
@@ -34,7 +34,8 @@ from txlog_operator.plan_applier import PlanApplier
 from txlog_operator.reconciler import OperatorSettings, Reconciler
 from txlog_operator.specs import KubeObject, desired_objects
 from txlog_operator.specs.masters import config_map
-from txlog_operator.status_writer import last_seen_incarnations, make_status, parse_status
+from txlog_operator.status_reader import read_cluster_status, read_job_status
+from txlog_operator.status_writer import last_seen_incarnations, make_status
 
 # -- a manifest that is not valid
 
@@ -393,7 +394,9 @@ async def test_the_first_cluster_of_an_old_operator_is_no_sign_of_hanging() -> N
 def test_a_status_with_more_fields_keeps_what_is_known() -> None:
     """Of a newer operator, before it was rolled back: masters still get their last incarnations."""
     node = {"node": "uk-1", "birth": "0a", "start": 3, "state": "Joined", "index": 7}
-    found = parse_status({"status": {"nodes": [{**node, "later": 1}], "laterField": {"a": 1}, "recovery": "Smart"}})
+    found = read_cluster_status(
+        {"status": {"nodes": [{**node, "later": 1}], "laterField": {"a": 1}, "recovery": "Smart"}}
+    )
     assert last_seen_incarnations(found) == {"uk-1": LastSeenIncarnation(birth=10, start=3)}
     assert found.recovery == "Smart"
 
@@ -409,5 +412,5 @@ def test_a_restore_of_which_another_version_writes_is_not_carried_out_again(
     story.ask("TxLogRestore", "by-hand", worker="uk-worker-1")
     done = {"state": "Done", "attempts": 1, "finished": format_time(NOW), **written}
     story._keep({**story.seen.job_resources[0], "status": done})
-    assert job_status(story.seen.job_resources[0]).state == state
+    assert read_job_status(story.seen.job_resources[0]).state == state
     assert story.turn(3600.0) == []

@@ -48,11 +48,6 @@ def parse_time(text: str) -> float:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
 
 
-def job_status(work: KubeObject) -> JobStatus:
-    """The status of a backup, restore or rehearsal as last written."""
-    return read_job_status(work)
-
-
 def duty_kind(work: KubeObject) -> DutyKind | None:
     """As what ``python -m txlog.backup.duty`` performs it; None for a rehearsal, and for a backup that is no duty."""
     duty = str(work["spec"].get("duty") or "")
@@ -193,7 +188,7 @@ def plan_stuck_jobs(seen: ClusterObservation, tracked: set[str]) -> Iterator[Del
 def plan_removed_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[DeleteObject]:
     """Removes all but the last failed Jobs of each resource, with their pods."""
     for work in seen.job_resources:
-        for attempt in range(1, job_status(work).attempts - FAILED_JOBS_KEPT):
+        for attempt in range(1, read_job_status(work).attempts - FAILED_JOBS_KEPT):
             for name in (attempt_job_name(work, attempt), former_job_name(work, attempt)):
                 job = seen.objects.get(("Job", name))
                 if job is not None and has_condition(job, "Failed") and _is_job_of(cluster, job, work):
@@ -208,7 +203,7 @@ def plan_removed_resources(
     start it again."""
     ended: dict[str, list[tuple[str, KubeObject]]] = {"TxLogRestore": [], "TxLogBackup": [], REHEARSAL: []}
     for work in seen.job_resources:
-        status, meta = job_status(work), work["metadata"]
+        status, meta = read_job_status(work), work["metadata"]
         if owner_uid is None or not is_owned(work, owner_uid) or not meta.get("ownerReferences"):
             continue
         counts = status.state == "Failed" or (

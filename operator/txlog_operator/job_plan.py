@@ -48,7 +48,6 @@ from txlog_operator.job_attempts import (
     is_scheduled_retry,
     job_command,
     job_of_attempt,
-    job_status,
     parse_time,
     plan_removed_jobs,
     plan_removed_resources,
@@ -61,6 +60,7 @@ from txlog_operator.observation import ClusterObservation
 from txlog_operator.rehearsal_plan import describe_rehearsal, plan_rehearsals
 from txlog_operator.specs import BuildContext, KubeObject, jobs
 from txlog_operator.specs.common import build_object
+from txlog_operator.status_reader import read_job_status
 
 MESSAGE_MAX: Final = 1000
 
@@ -99,7 +99,7 @@ def _unfinished_restores(seen: ClusterObservation) -> set[str]:
     return {
         each["spec"]["worker"]
         for each in seen.job_resources
-        if duty_kind(each) is DutyKind.RESTORE and _is_open(each) and job_status(each).attempts
+        if duty_kind(each) is DutyKind.RESTORE and _is_open(each) and read_job_status(each).attempts
     }
 
 
@@ -168,7 +168,7 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
 
 def _is_open(work: KubeObject) -> bool:
     """Whether it waits or runs, or has failed and must be repeated although no master lists it."""
-    status = job_status(work)
+    status = read_job_status(work)
     return status.state in ("Waiting", "Running") or _must_continue(work, status)
 
 
@@ -192,7 +192,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
     given_up, tracked = set[str](), set[str]()
     wanted = [each for each in seen.job_resources if _acts(each, duties)]
     for work in sorted(wanted, key=_priority):
-        status, component = job_status(work), _component_of_work(work)
+        status, component = read_job_status(work), _component_of_work(work)
         attempt, ended = max(1, status.attempts), status.state in ("Done", "Failed")
         job = None if ended else job_of_attempt(cluster, seen, work, status, attempt)
         if job is not None:
@@ -222,7 +222,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
 
 
 def _acts(work: KubeObject, duties: Mapping[str, ListedDuty]) -> bool:
-    return _is_open(work) or work["spec"].get("duty") in duties or is_scheduled_retry(work, job_status(work))
+    return _is_open(work) or work["spec"].get("duty") in duties or is_scheduled_retry(work, read_job_status(work))
 
 
 def _component_of_work(work: KubeObject) -> str:
@@ -283,7 +283,7 @@ def _complete(
     message = describe_rehearsal(result) if work["kind"] == REHEARSAL else output[:1000]
     # First: an operator that is killed in between does both again, and leaves no record of what is gone.
     for each in seen.job_resources:
-        if each["kind"] == "TxLogBackup" and job_status(each).backup in result.get("retired", []):
+        if each["kind"] == "TxLogBackup" and read_job_status(each).backup in result.get("retired", []):
             meta = each["metadata"]
             yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
     yield _patch_status(
@@ -302,7 +302,7 @@ def blocked_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[
     """What cannot start or failed and is tried again, and why; also between two attempts."""
     duties, found = open_duties(seen), []
     for work in seen.job_resources:
-        status, name = job_status(work), f"{work['kind']} {work['metadata']['name']}"
+        status, name = read_job_status(work), f"{work['kind']} {work['metadata']['name']}"
         job = job_of_attempt(cluster, seen, work, status, max(1, status.attempts))
         if not _acts(work, duties):
             continue
@@ -330,7 +330,7 @@ def _plan_release(
         yield ApplyObject(jobs.build_job(cluster, around, name, jobs.duty_command(RELEASE_ARGUMENT)))
     elif has_condition(job, "Complete"):
         for each in pinned:
-            yield _patch_status(each, job_status(each).model_copy(update={"released": True}))
+            yield _patch_status(each, read_job_status(each).model_copy(update={"released": True}))
     elif has_condition(job, "Failed") and seen.now - ended_at(job) >= RETRY_DELAY_MAX_S:
         yield DeleteObject("Job", name, job["metadata"].get("uid"), "it failed; it is tried again")
 
@@ -340,7 +340,9 @@ def _pinned_backups(seen: ClusterObservation) -> list[KubeObject]:
     return [
         each
         for each in seen.job_resources
-        if each["spec"].get("why") == "split" and job_status(each).state == "Done" and not job_status(each).released
+        if each["spec"].get("why") == "split"
+        and read_job_status(each).state == "Done"
+        and not read_job_status(each).released
     ]
 
 
@@ -362,7 +364,7 @@ def _failed_release(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator
 
 def last_backup(works: Sequence[KubeObject]) -> tuple[str, JobStatus] | None:
     """Name and status of the TxLogBackup that finished last."""
-    ended = [(each["metadata"]["name"], job_status(each)) for each in works if each["kind"] == "TxLogBackup"]
+    ended = [(each["metadata"]["name"], read_job_status(each)) for each in works if each["kind"] == "TxLogBackup"]
     return max((each for each in ended if each[1].finished), key=lambda each: str(each[1].finished), default=None)
 
 

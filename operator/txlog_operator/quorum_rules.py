@@ -22,7 +22,6 @@ from txlog_operator.observation import ClusterObservation
 
 SHOWN_MAX: Final = 3
 """Rules that a message names; it counts the rest."""
-Rule = Mapping[str, str]
 
 
 def rules_of_manifest(cluster: TxLogCluster) -> list[dict[str, str]]:

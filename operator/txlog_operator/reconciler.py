@@ -32,6 +32,7 @@ from txlog_operator.plan_applier import PlanApplier, failed_in_kubernetes
 from txlog_operator.reconcile_traces import ReconcileTrace, ReconcileTraces
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.masters import accepted_manifest
+from txlog_operator.status_reader import read_cluster_status
 from txlog_operator.volume_growth import growing_volumes
 
 log = logging.getLogger("txlog_operator")
@@ -145,7 +146,7 @@ class Reconciler:
             return True
         if "deletionTimestamp" in found["metadata"]:
             return True  # Kubernetes collects the owned objects
-        before = status_writer.parse_status(found)
+        before = read_cluster_status(found)
         with trace.step("read"):
             cluster, access, problems = await self._read_spec(found)
         if cluster is None:
@@ -233,7 +234,7 @@ class Reconciler:
             found = await self._kube.get_live("TxLogCluster", self._namespace, self._name)
             if found is None:
                 return
-            before, check = status_writer.parse_status(found), reconcile_outcome.check_broken_off(error)
+            before, check = read_cluster_status(found), reconcile_outcome.check_broken_off(error)
             now = status_writer.with_failure(before, check, _generation(found), self._clock())
             await self._write_status(found, before, now)
             await self._emit_events(found, before, now, [], [])

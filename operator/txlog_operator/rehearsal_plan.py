@@ -9,11 +9,12 @@ from typing import Any
 from txlog.config.cluster import TxLogCluster
 from txlog.config.schedule import parse_schedule
 from txlog_operator.actions import ApplyObject
-from txlog_operator.job_attempts import REHEARSAL, RESOURCE_NAME_MAX, job_status, parse_time
+from txlog_operator.job_attempts import REHEARSAL, RESOURCE_NAME_MAX, parse_time
 from txlog_operator.object_names import ObjectNames, bounded_name
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import BuildContext, jobs
 from txlog_operator.specs.common import build_object
+from txlog_operator.status_reader import read_job_status
 
 
 def plan_rehearsals(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[ApplyObject]:
@@ -24,7 +25,7 @@ def plan_rehearsals(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
     if archive is None or archive.rehearsal is None:
         return
     scheduled = [each for each in seen.job_resources if each["kind"] == REHEARSAL and _is_scheduled(each)]
-    if any(job_status(each).state in ("Waiting", "Running") for each in scheduled):
+    if any(read_job_status(each).state in ("Waiting", "Running") for each in scheduled):
         return
     masters = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
     created = [each["metadata"].get("creationTimestamp") for each in scheduled or ([masters] if masters else [])]

@@ -31,7 +31,6 @@ from txlog_operator.observation import ClusterObservation, ObservedMaster
 from txlog_operator.quorum_rules import carried_rules
 from txlog_operator.specs import KubeObject, executors, pipeline, workers
 from txlog_operator.specs.common import selector
-from txlog_operator.status_reader import read_cluster_status
 from txlog_operator.volume_growth import requested_sizes
 
 STATE_SEVERITY = (
@@ -55,11 +54,6 @@ MESSAGE_MAX = 500
 def format_time(seconds: float) -> str:
     """``seconds`` since 1970 as an RFC 3339 time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_status(found: KubeObject) -> ClusterStatus:
-    """The status as last written."""
-    return read_cluster_status(found)
 
 
 def status_to_json(status: ClusterStatus) -> KubeObject:
@@ -325,7 +319,6 @@ __all__ = [
     "last_seen_incarnations",
     "make_status",
     "merge_conditions",
-    "parse_status",
     "pipeline",
     "status_to_json",
     "with_failure",

@@ -115,7 +115,7 @@ def test_a_listing_that_lacks_a_manifest_deletes_no_backup(
 
 def test_an_object_whose_name_was_not_durable_is_made_so(target: FolderTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     """What exists already is believed to be kept, so it must be: its writer may have died before."""
-    sync = folder_target._sync_folder
+    sync = folder_target.sync_folder
     synced: list[str] = []
 
     def fail_below(folder: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_object_whose_name_was_not_durable_is_made_so(target: FolderTarget, m
             raise OSError(errno.EIO, "input/output error")
         sync(folder)
 
-    monkeypatch.setattr(folder_target, "_sync_folder", fail_below)
+    monkeypatch.setattr(folder_target, "sync_folder", fail_below)
     for other in (target, FolderTarget(target._root)):
         synced.clear()
         with pytest.raises(TargetUnreachable):

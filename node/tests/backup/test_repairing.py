@@ -14,8 +14,8 @@ from pen import apply, chain_of, everything, filled_log
 from txlog.apply import WorkerState, apply_up_to
 from txlog.backup import SourceWorker, graph_repair, repair_graphs
 from txlog.backup.backup_errors import TooMuchDiffers, WorkerMoved
-from txlog.client import Divergence
 from txlog.model.store_cell import StoreCell
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers.adapter import RequestOutcome, StreamedResponse, Unreachable, WorkerRequest, WorkerResponse
 from txlog.workers.http_transport import HttpTransport
 
@@ -99,7 +99,7 @@ def test_of_a_large_graph_only_the_cells_that_differ_are_read(
 def test_cells_are_known_only_where_a_finding_names_all(more: dict[str, Any], count: int) -> None:
     named = [StoreCell("urn:g", f"urn:p{n}") for n in range(more.pop("count", 1))]
     told = {"kind": "cells", "wrong": True, "why": "", "graphs": ["urn:g"], "graph_count": 1, "cells": named} | more
-    assert len(graph_repair.known_cells(Divergence(**told))) == count
+    assert len(graph_repair.known_cells(DivergenceFinding(**told))) == count
 
 
 def test_nothing_is_written_where_nothing_differs(pair: tuple[OxigraphProcess, OxigraphProcess, MemoryLog]) -> None:

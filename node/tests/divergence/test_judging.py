@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txlog.divergence.detector import (
-    POSITIONS_KEPT,
-    DivergenceDetector,
-    DivergenceFinding,
-    ObservedWorker,
-    append_digest,
-    merge_digests,
-)
+from txlog.divergence.detector import POSITIONS_KEPT, DivergenceDetector, ObservedWorker, append_digest, merge_digests
 from txlog.model.graph_digests import (
     GRAPHS_MAX,
     KINDS,
@@ -21,6 +14,7 @@ from txlog.model.graph_digests import (
     differing_graphs,
 )
 from txlog.model.store_cell import StoreCell
+from txlog.wire.divergence_report import DivergenceFinding
 
 RIGHT: dict[str, tuple[int, int | None]] = {"": (2, None), "urn:a": (10, None), "urn:b": (20, None)}
 WRONG: dict[str, tuple[int, int | None]] = {**RIGHT, "urn:b": (19, None)}

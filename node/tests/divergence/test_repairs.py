@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from txlog.divergence.detector import DivergenceFinding
 from txlog.divergence.repair_policy import (
     REPAIR_WINDOW_S,
     REPAIRS_MAX,
     RETRY_PAUSES_S,
-    STATES,
-    CompletedRepair,
     RepairFailure,
     RepairInputs,
     repair_status,
 )
+from txlog.wire.divergence_report import REPAIR_STATES, CompletedRepair, DivergenceFinding
 
 NOW = 1_000_000.0
 
@@ -70,7 +68,7 @@ def test_what_becomes_of_it(seen: RepairInputs, state: str, why: str) -> None:
 
 
 def test_the_table_knows_every_state() -> None:
-    assert {state for _, state, _ in CASES} == set(STATES)
+    assert {state for _, state, _ in CASES} == set(REPAIR_STATES)
 
 
 def test_a_worker_that_never_differed_has_no_standing() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from txlog.config.process_config import BackupJobConfig, FolderConfig, RehearsalConfig
 from txlog.local.process_plan import BackupPlan, RehearsalPlan
-from txlog.local.scheduled_backups import REHEARSALS, ScheduledBackups, backup_log_name
+from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.state_folder import StateFolder
 
 DEADLINE = 60.0
@@ -57,7 +57,7 @@ async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder)
         await eventually(lambda: "last" in reported(made))
         assert reported(made)["last"]["exitCode"] == 1
         assert reported(made)["last"]["error"] == "MasterUnreachable"
-        log = state.log(backup_log_name("uk"))
+        log = state.log(BACKUPS.log_name("uk"))
         await eventually(lambda: len(log.read_text().splitlines()) >= 2)
         running.cancel()
         await asyncio.wait([running])
@@ -91,7 +91,7 @@ async def test_one_that_runs_is_ended_with_the_supervisor(state: StateFolder) ->
         assert running.cancelled()
         assert jobs() == []
         connection.close()
-    assert '"error": "Interrupted"' in state.log(backup_log_name("uk")).read_text()
+    assert '"error": "Interrupted"' in state.log(BACKUPS.log_name("uk")).read_text()
 
 
 async def test_without_a_schedule_nothing_is_done(state: StateFolder) -> None:

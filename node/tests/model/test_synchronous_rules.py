@@ -18,7 +18,6 @@ from txlog.model.synchronous import (
     check_rules,
     compute_terms,
     find_rules,
-    format_rule,
     parse_request,
     parse_rule,
 )
@@ -147,12 +146,6 @@ def test_the_bounds_of_a_timeout(timeout_ms: int, fits: bool) -> None:
 def test_a_timeout_above_a_day_is_refused() -> None:
     with pytest.raises(BadInput, match="100ms to 24h"):
         parse_rule("x:g", timeout_ms=86_400_001)
-
-
-def test_a_rule_is_read_back() -> None:
-    for rule in RULES:
-        shown = format_rule(rule)
-        assert parse_rule(str(shown["match"]), str(shown["quorum"]), int(shown["timeout_ms"])) == rule
 
 
 def test_rules_that_cannot_hold_are_refused() -> None:

@@ -23,7 +23,7 @@ from txlog.telemetry.event_log import EventLog
 NAMES = ("demo", "stock")
 STOCK = 2
 """The number of the second repository's log."""
-OF_THE_PROCESS = {"master_process.py", "journal_repair_mode.py", "disk_full_mode.py"}
+OF_THE_PROCESS = {"master_process.py", "coreless_server.py"}
 """They read the name of the first repository; everything else gets the name of its own log."""
 QUADS = {"Content-Type": "application/n-quads"}
 SPARQL_JSON = {"Accept": "application/sparql-results+json"}

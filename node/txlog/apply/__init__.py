@@ -1,9 +1,8 @@
 """Applies the log to a worker, exactly once, without Spark and without asyncio."""
 
 from txlog.apply.applier import apply_up_to
-from txlog.apply.clock import MonotonicClock, SystemClock
-from txlog.apply.log_source import LogSource, MasterLog
-from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
+from txlog.apply.log_source import MasterLog
+from txlog.apply.outcome import ApplyOutcome, ForeignLock, WorkerState
 from txlog.apply.request_limits import EXECUTION_S
 from txlog.apply.suspect import ABANDONED_S, Suspect
 from txlog.workers.digest import Digest, digest, digest_worker
@@ -14,12 +13,8 @@ __all__ = [
     "ApplyOutcome",
     "Digest",
     "ForeignLock",
-    "LogSource",
     "MasterLog",
-    "MonotonicClock",
-    "Refusal",
     "Suspect",
-    "SystemClock",
     "WorkerState",
     "apply_up_to",
     "digest",

@@ -8,10 +8,9 @@ from txlog.auth.csrf import is_cross_site
 from txlog.auth.roles import Role
 from txlog.auth.route_roles import is_known_route, required_role
 from txlog.auth.secret_hashes import generate_token, hash_password, hash_token
-from txlog.auth.users_file import INTERNAL_USER, BadUsers, User, UserDatabase, add_user, parse_users_file, remove_user
+from txlog.auth.users_file import BadUsers, User, UserDatabase, add_user, parse_users_file, remove_user
 
 __all__ = [
-    "INTERNAL_USER",
     "BadUsers",
     "Role",
     "User",

@@ -31,12 +31,13 @@ from txlog.backup.store_ownership import cluster_id_bytes, first_position, refus
 from txlog.backup.target import open_target
 from txlog.backup.unordered_marker import mark_unordered
 from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup, rebuild_from_worker
-from txlog.client import Divergence, JsonMarker, MasterClient, WorkerStatus
+from txlog.client import JsonMarker, MasterClient, WorkerStatus
 from txlog.config.process_config import DutyJobConfig
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 from txlog.supervision.duties import DutyKind
 from txlog.telemetry.json_log import install_json_log
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.http_transport import HttpTransport
@@ -187,7 +188,7 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
 
 
 def _find_correct_worker(
-    config: DutyJobConfig, known: Divergence, masters: Sequence[MasterClient], closing: ExitStack
+    config: DutyJobConfig, known: DivergenceFinding, masters: Sequence[MasterClient], closing: ExitStack
 ) -> tuple[str, SourceWorker]:
     """A live worker that the judgement calls correct, and its data centre."""
     groups = [masters, *(_open_clients(urls, closing) for urls in config.elsewhere)]

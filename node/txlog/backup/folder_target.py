@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, TargetFull, TargetUnreachable
 from txlog.backup.stored_object import StoredObject
+from txlog.config.atomic_file import sync_folder
 
 _TEMPORARY_SUFFIX = ".new"
 """Suffix of a file that is still being written."""
@@ -44,7 +45,7 @@ class FolderTarget:
             self._make_folder(path.parent)
             if path.exists():
                 # Who made it may have been killed before its name was durable, or could not make it so.
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
                 return False
             file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
@@ -62,7 +63,7 @@ class FolderTarget:
             finally:
                 os.close(file)
             created = _link(new, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         return created
 
     def _make_folder(self, folder: Path) -> None:
@@ -71,7 +72,7 @@ class FolderTarget:
         self._make_folder(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir()
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
         self._durable.add(folder)
 
     def read(self, key: str, bytes_max: int) -> bytes:
@@ -119,11 +120,11 @@ class FolderTarget:
             for folder in folders:
                 if not folder.is_dir():
                     continue
-                _sync_folder(folder)
+                sync_folder(folder)
                 with suppress(OSError):  # the folder is not empty
                     folder.rmdir()
             if self._root.is_dir():
-                _sync_folder(self._root)
+                sync_folder(self._root)
 
     @contextmanager
     def _translate_errors(self, doing: str, key: str) -> Iterator[None]:
@@ -164,11 +165,3 @@ def _raise_target_error(root: Path, doing: str, key: str, error: OSError) -> NoR
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         raise TargetDenied(f"{text}; let the user of this process write there") from error
     raise TargetUnreachable(text) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

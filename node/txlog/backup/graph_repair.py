@@ -20,11 +20,12 @@ from txlog.backup.chain_check import ChainCheck
 from txlog.backup.pinned_snapshot import POLL_S, SourceWorker, read_marker
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
 from txlog.backup.worker_lock import WorkerLock
-from txlog.client import Divergence, MasterClient
+from txlog.client import MasterClient
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.model.quads import encode_quads
 from txlog.model.store_cell import StoreCell
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers.adapter import (
     ApplyResult,
     LockAction,
@@ -84,14 +85,14 @@ class _GraphChange(NamedTuple):
         return len(self.removed) + len(self.added)
 
 
-def known_graphs(known: Divergence | None) -> list[str] | None:
+def known_graphs(known: DivergenceFinding | None) -> list[str] | None:
     """The graphs that are known to differ; None if some of them are unknown."""
     if known is None or known.graph_count is None or known.graph_count != len(known.graphs) or not known.graphs:
         return None
     return known.graphs
 
 
-def known_cells(known: Divergence | None) -> list[StoreCell]:
+def known_cells(known: DivergenceFinding | None) -> list[StoreCell]:
     """The cells that are known to differ, if they are all that is known to."""
     if known is None or known.kind != "cells" or known_graphs(known) is None or len(known.cells) >= CELLS_MAX:
         return []

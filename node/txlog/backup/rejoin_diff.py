@@ -11,7 +11,6 @@ No error here may prevent the restore; the result names what could not be compar
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from txlog.backup.digest_file import differing_graphs, write_digests
 from txlog.backup.part_codec import coalesce
 from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot, read_system_graphs, resume_worker
 from txlog.client import MasterClient
+from txlog.config.atomic_file import write_atomically
 from txlog.model.errors import TxLogError, Unavailable
 
 COMPARE_TIMEOUT_S: Final = 600.0
@@ -198,9 +198,7 @@ class RejoinDiff:
         return found
 
     def _write_json(self, kind: str, content: dict[str, Any]) -> None:
-        new = self._path(kind + ".new")
-        new.write_text(json.dumps(content))
-        os.replace(new, self._path(kind))
+        write_atomically(self._path(kind), json.dumps(content).encode())
 
     def _delete_files(self) -> None:
         for kind in ("shown.json", "shown", "base", "final"):

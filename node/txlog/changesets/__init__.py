@@ -1,6 +1,6 @@
 """Change sets: the quads that each entry of the log really deleted and added."""
 
-from txlog.changesets.capture_follower import CapturedChange, CapturedEntrySkipped, FollowedStep, follow_step
+from txlog.changesets.capture_follower import CapturedEntrySkipped, follow_step
 from txlog.changesets.capture_store import CaptureStore, LogStep
 from txlog.changesets.change_log_errors import (
     CaptureStoreInUse,
@@ -12,12 +12,11 @@ from txlog.changesets.change_log_errors import (
 from txlog.changesets.change_log_reader import ChangeLogReader
 from txlog.changesets.change_record import CapturedEntry, ChangeRecord
 from txlog.changesets.change_set import ChangeSet, combine, decode_change_set
-from txlog.changesets.operations import EntryRefused, apply_change, apply_entry, data_changes
+from txlog.changesets.operations import EntryRefused, apply_change, apply_entry
 
 __all__ = [
     "CaptureStore",
     "CaptureStoreInUse",
-    "CapturedChange",
     "CapturedEntry",
     "CapturedEntrySkipped",
     "ChangeLogDamaged",
@@ -27,13 +26,11 @@ __all__ = [
     "ChangeSet",
     "ChangesGone",
     "EntryRefused",
-    "FollowedStep",
     "LogStep",
     "UnknownChangeLog",
     "apply_change",
     "apply_entry",
     "combine",
-    "data_changes",
     "decode_change_set",
     "follow_step",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from txlog.client.ca_trust import CA_FILE
 from txlog.client.credentials import TOKEN_FILE
 from txlog.local.local_errors import NotRunning
 from txlog.local.state_folder import StateFolder
-from txlog.model.errors import BadInput, TxLogError, Unavailable
+from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
 from txlog.workers.http_transport import HttpTransport
 
 T = TypeVar("T")
@@ -60,6 +60,16 @@ class CliCluster:
     def ask_all(self, ask: Callable[[MasterClient], T]) -> dict[str, T | TxLogError]:
         """By URL: the answer of each master, or why there is none."""
         return ask_each({url: url for url in self.masters}, ask, self.open_client)
+
+    def find_remaining(self, without: Collection[str]) -> tuple[str, str]:
+        """URL and node id of a master that is none of ``without``. :class:`NotFound` when no other one answers."""
+        silent = []
+        for url, answer in self.ask_all(MasterClient.status).items():
+            if isinstance(answer, TxLogError):
+                silent.append(f"{url}: {answer}")
+            elif answer.node not in without:
+                return url, answer.node
+        raise NotFound("no master answers that stays; " + "; ".join(silent))
 
     def open_masters(self, data_center: str | None, closing: ExitStack) -> tuple[str, list[MasterClient]]:
         """A data centre's name (by default the first) and clients of its masters, which ``closing`` closes."""

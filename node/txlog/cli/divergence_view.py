@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from txlog.cli.tables import format_time, out, print_line, show_table
-from txlog.client import Divergence, RepairRecord, WorkerStatus
+from txlog.client import WorkerStatus
 from txlog.model.store_cell import StoreCell
+from txlog.wire.divergence_report import CompletedRepair, DivergenceFinding
 
 GRAPHS_SHOWN = 3
 """Graphs in a row; ``--json`` has more."""
@@ -90,12 +91,12 @@ def _repair_status(worker: WorkerStatus) -> str:
     return f"{found.state}: {found.why}".replace("NAME", worker.name) if found.why else found.state
 
 
-def _copied_text(last: RepairRecord) -> str:
+def _copied_text(last: CompletedRepair) -> str:
     more = f" and {last.graph_count - GRAPHS_SHOWN:,} more" if last.graph_count > GRAPHS_SHOWN else ""
     return f"{_graph_names(last.graphs)}{more} (+{last.added:,} -{last.removed:,})"
 
 
-def _graphs_text(found: Divergence) -> str:
+def _graphs_text(found: DivergenceFinding) -> str:
     if found.kind == "refusal":
         return ""
     if found.cells and len(found.cells) <= GRAPHS_SHOWN:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from txlog.cli.options import LocalOptions, register
-from txlog.cli.tables import colour_state, print_line, show_json, show_table
+from txlog.cli.tables import colour_state, print_answer, show_json, show_table
 from txlog.config.units import parse_duration
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput
@@ -81,7 +81,4 @@ def list_links(local: LocalOptions) -> None:
 
 
 def _print_result(directions: int, what: str, json: bool) -> None:
-    if json:
-        show_json({"directions": directions})
-    else:
-        print_line(f"{directions} direction{'s' if directions != 1 else ''}: {what}")
+    print_answer(json, {"directions": directions}, f"{directions} direction{'s' if directions != 1 else ''}: {what}")

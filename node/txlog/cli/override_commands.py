@@ -9,7 +9,7 @@ import typer
 
 from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
-from txlog.cli.tables import print_line, show_json, warn
+from txlog.cli.tables import print_answer, warn
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.errors import NotFound, Refused, TxLogError, Unavailable
 from txlog.model.master_state import MasterState
@@ -62,10 +62,7 @@ def bootstrap(
             except TxLogError as why:
                 refused = refused if isinstance(why, MasterUnreachable | Unavailable) else why
                 continue
-        if cluster.json:
-            show_json(view)
-        else:
-            print_line(f"bootstrapped: {', '.join(view['members'])}")
+        print_answer(cluster.json, view, f"bootstrapped: {', '.join(view['members'])}")
         return
     raise refused or NotFound(f"none of {', '.join(member)} answers")
 
@@ -95,33 +92,19 @@ def force_view(
 
     Transactions that only they hold are then missing. The masters refuse a member that still answers: stop it, and it
     leaves by itself."""
-    client = MasterClient(_remaining_master(find_cluster(cluster), without), timeout_s=10.0)
+    url, _ = find_cluster(cluster).find_remaining(without)
     if not yes:
         names = ", ".join(without)
         typer.confirm(
             f"What only {names} had will be missing; a master of them that still runs continues as a branch. Sure?",
             abort=True,
         )
-    with client:
+    with MasterClient(url, timeout_s=10.0) as client:
         forced = client.force_view(without)
         for one in forced["mayMiss"]:
             warn(_missing_transactions(one), "")
         view = _await_installed_view(client, forced["view"], without, wait)
-    if cluster.json:
-        show_json({**forced, "next": view})
-    else:
-        print_line(f"view {view['number']} continues from {forced['view']}")
-
-
-def _remaining_master(cluster: CliCluster, without: list[str]) -> str:
-    """The URL of a master that is not excluded."""
-    silent = []
-    for url, answer in cluster.ask_all(MasterClient.status).items():
-        if isinstance(answer, TxLogError):
-            silent.append(f"{url}: {answer}")
-        elif answer.node not in without:
-            return url
-    raise NotFound("no master answers that stays; " + "; ".join(silent))
+    print_answer(cluster.json, {**forced, "next": view}, f"view {view['number']} continues from {forced['view']}")
 
 
 def _missing_transactions(one: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from txlog.cli.cli_cluster import SURVEY_TIMEOUT_S, CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
-from txlog.cli.tables import colour_state, print_line, show_json, show_table
+from txlog.cli.tables import colour_state, print_answer, print_line, show_json, show_table
 from txlog.client.master_client import MasterClient
 from txlog.client.site_client import SiteOverview, order_state, read_site_overview, switch_site
 from txlog.model.errors import NotFound, TxLogError
@@ -81,10 +81,7 @@ def take_state(
     while not has_state(link, made) and time.monotonic() < deadline:
         time.sleep(POLL_S)
         link = _find_link(masters, name)
-    if cluster.json:
-        show_json({"order": made, "link": link})
-    else:
-        print_line(describe_order(made, link))
+    print_answer(cluster.json, {"order": made, "link": link}, describe_order(made, link))
     if not cancel and not has_state(link, made):
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ import typer
 
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, YesOption
-from txlog.cli.tables import print_line, show_json
+from txlog.cli.tables import print_answer
 from txlog.cli.worker_access import find_worker_by_name
 from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import Refused, TxLogError, Unavailable
@@ -59,11 +59,12 @@ def decide_about_store(
         duty = _decide(masters, kind, found, force)
         now = _await_own_store(masters, name, duty, wait_s)
     result = {"worker": name, "decision": kind.value, "from": at, "index": now.position.index if now.position else 0}
-    if cluster.json:
-        show_json({**result, "state": now.state, "seconds": round(time.monotonic() - began, 3)})
-    else:
-        done = "is adopted" if kind is DutyKind.ADOPT else "is rebuilt"
-        print_line(f"{name} {done}: it is {now.state}, at index {result['index']}; the log follows")
+    done = "is adopted" if kind is DutyKind.ADOPT else "is rebuilt"
+    print_answer(
+        cluster.json,
+        {**result, "state": now.state, "seconds": round(time.monotonic() - began, 3)},
+        f"{name} {done}: it is {now.state}, at index {result['index']}; the log follows",
+    )
 
 
 def _decide(masters: Sequence[MasterClient], kind: DutyKind, worker: WorkerStatus, force: bool) -> str:

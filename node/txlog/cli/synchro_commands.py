@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register, with_groups
-from txlog.cli.tables import out, print_line, show_json, show_table
+from txlog.cli.tables import out, print_answer, print_line, show_json, show_table
 from txlog.client import MasterClient
-from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.model.errors import Unavailable
 
 NOT_REACHED_EXIT = 4
 """The exit code where the quorum of a rule is not here."""
@@ -61,7 +61,7 @@ def adopt(
 
     Name every lost master. Never name one that still has its disk: both sides would decide, and each for itself. The
     masters refuse one that answers. The order is in memory: repeat it if the master restarts before its next view."""
-    url, node = _remaining_master(find_cluster(cluster), nodes)
+    url, node = find_cluster(cluster).find_remaining(nodes)
     if not yes:
         typer.confirm(
             f"What only {', '.join(nodes)} had committed is lost. If one of them still has its disk and runs again, "
@@ -71,21 +71,8 @@ def adopt(
     with MasterClient(url, timeout_s=10.0) as client:
         left = client.adopt_votes(nodes)["view"]
         found = _await_decisions(client, wait)
-    if cluster.json:
-        show_json({"node": node, "left": left, "without": nodes, "synchro": found})
-    else:
-        print_line(f"view {found['view']} decides without {', '.join(nodes)}")
-
-
-def _remaining_master(cluster: CliCluster, lost: list[str]) -> tuple[str, str]:
-    """URL and node id of a master that is not lost."""
-    silent = []
-    for url, answer in cluster.ask_all(MasterClient.status).items():
-        if isinstance(answer, TxLogError):
-            silent.append(f"{url}: {answer}")
-        elif answer.node not in lost:
-            return url, answer.node
-    raise NotFound("no master answers that stays; " + "; ".join(silent))
+    result = {"node": node, "left": left, "without": nodes, "synchro": found}
+    print_answer(cluster.json, result, f"view {found['view']} decides without {', '.join(nodes)}")
 
 
 def _await_decisions(client: MasterClient, wait: float) -> dict[str, Any]:

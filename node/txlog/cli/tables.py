@@ -41,6 +41,14 @@ def print_line(text: str, style: str | None = None) -> None:
     out.print(text, style=style, highlight=False)
 
 
+def print_answer(as_json: bool, value: Any, text: str) -> None:
+    """Print the result of a command, as JSON or in words."""
+    if as_json:
+        show_json(value)
+    else:
+        print_line(text)
+
+
 def warn(text: str, style: str = "yellow") -> None:
     """Print a line to standard error."""
     err.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

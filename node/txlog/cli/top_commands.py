@@ -18,7 +18,7 @@ from txlog.cli.tables import out, show_json
 from txlog.cli.terminal_keys import TerminalKeys
 from txlog.cli.top_screen import TopState, WorkerOrder, draw
 from txlog.client.live_follower import LiveEvent, LiveFollower
-from txlog.client.live_snapshot import LiveSnapshot, as_builtins
+from txlog.client.live_snapshot import LiveSnapshot
 from txlog.model.errors import TxLogError
 
 HISTORY_S: Final = 180.0
@@ -56,7 +56,7 @@ def show_once(cluster: CliCluster, json: bool) -> None:
         if event.snapshot is None:
             continue
         if json:
-            show_json(as_builtins(event.snapshot))
+            show_json(event.snapshot)
             return
         history = RateHistory(HISTORY_S)
         history.add(event.snapshot)

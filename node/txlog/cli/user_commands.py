@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +22,7 @@ from txlog.auth.secret_hashes import ScryptHash
 from txlog.auth.users_file import ROLES_BY_NAME
 from txlog.cli.options import LocalOptions, StateOption, register
 from txlog.cli.tables import print_line, show_json, show_table
+from txlog.config.atomic_file import write_atomically
 from txlog.local.state_folder import DEFAULT_FOLDER, USERS_FILE, StateFolder
 from txlog.model.errors import BadInput
 
@@ -121,11 +121,8 @@ def _read_users_file(path: Path) -> str:
 
 def _write_users_file(path: Path, text: str) -> None:
     """Replace the file atomically; only its owner may read it."""
-    new = path.with_name(path.name + ".new")
     try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-            opened.write(text)
-        os.replace(new, path)
+        write_atomically(path, text.encode(), 0o600)
     except OSError as wrong:
         raise BadInput(f"{path}: {wrong.strerror}") from None
 

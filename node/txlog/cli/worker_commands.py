@@ -39,7 +39,15 @@ from txlog.cli.divergence_view import print_comparison, print_divergence
 from txlog.cli.moment_commands import run_moment_restore
 from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
 from txlog.cli.store_commands import adopt_worker, decide_about_store
-from txlog.cli.tables import colour_state, describe_undecided, format_size, print_line, show_json, show_table
+from txlog.cli.tables import (
+    colour_state,
+    describe_undecided,
+    format_size,
+    print_answer,
+    print_line,
+    show_json,
+    show_table,
+)
 from txlog.cli.worker_access import (
     ENGINE_NAMES,
     detect_engine,
@@ -51,12 +59,13 @@ from txlog.cli.worker_access import (
     progress_bars,
     wait_for_store,
 )
-from txlog.client import Divergence, MasterClient
+from txlog.client import MasterClient
 from txlog.config.units import server_of_engine
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, NotFound, Refused, TxLogError, Unavailable
 from txlog.supervision.duties import DutyKind
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
@@ -333,7 +342,7 @@ def repair_worker(cluster: CliCluster, name: str, scope: RepairScope, *, json: b
     _print_repair(done, name, other.name, time.monotonic() - began, json)
 
 
-def _find_correct_worker(name: str, known: Divergence | None, source: str | None) -> str | None:
+def _find_correct_worker(name: str, known: DivergenceFinding | None, source: str | None) -> str | None:
     """A worker that is known to be right; None: any that works. :class:`Refused` when TxLog cannot decide it."""
     if known is not None and known.kind == "refusal":
         raise Refused(f"{name}: {known.why}: it cannot come to where they are: txlog worker rebuild {name} --live")
@@ -360,10 +369,7 @@ def _print_repair(done: RepairResult | RestoreResult, name: str, origin: str, se
         )
         if not done.graphs:
             text = f"{name} holds what {origin} holds, at index {at.index}: nothing to copy"
-    if json:
-        show_json({**result, "seconds": round(seconds, 3)})
-    else:
-        print_line(text)
+    print_answer(json, {**result, "seconds": round(seconds, 3)}, text)
 
 
 def _form_of_backup(place: BackupTarget, name: str, engine: str) -> str:

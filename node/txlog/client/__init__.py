@@ -5,13 +5,11 @@ from txlog.client.failover import FailoverClient
 from txlog.client.feed_follower import FeedFollower
 from txlog.client.master_client import MasterClient
 from txlog.client.responses import (
-    Divergence,
     Doorbell,
     JsonMarker,
     JsonPosition,
     QueryResult,
     RecordedTrace,
-    RepairRecord,
     StatusResponse,
     TransactionStatus,
     WorkerReport,
@@ -22,7 +20,6 @@ from txlog.client.responses import (
 from txlog.client.retrying_write import RetryPolicy
 
 __all__ = [
-    "Divergence",
     "Doorbell",
     "FailoverClient",
     "FeedFollower",
@@ -32,7 +29,6 @@ __all__ = [
     "MasterUnreachable",
     "QueryResult",
     "RecordedTrace",
-    "RepairRecord",
     "RetryPolicy",
     "StatusResponse",
     "TransactionStatus",

@@ -5,7 +5,7 @@ Unknown fields are ignored, and missing ones have defaults, so that one program 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -22,7 +22,6 @@ class LiveViewState(msgspec.Struct, frozen=True, rename="camel"):
     holding: str = ""
     split_mode: str = ""
     split_recovery: str | None = None
-    split_backup_at: int | None = None
 
 
 class LiveLog(msgspec.Struct, frozen=True, rename="camel"):
@@ -162,8 +161,3 @@ def parse_live(url: str, body: bytes) -> LiveSnapshot:
 def parse_live_line(url: str, line: bytes) -> LiveSnapshot | None:
     """The snapshot in one line of the stream of server-sent events; None for a line without one."""
     return parse_live(url, line.removeprefix(_DATA).strip()) if line.startswith(_DATA) else None
-
-
-def as_builtins(snapshot: LiveSnapshot) -> Any:
-    """The snapshot as plain values, with the field names of the API."""
-    return msgspec.to_builtins(snapshot)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from txlog.model.entry import Position
-from txlog.model.store_cell import StoreCell
 from txlog.wire.comparison_report import ComparisonReport
+from txlog.wire.divergence_report import DivergenceFinding, RepairStatus
 
 
 class JsonPosition(msgspec.Struct, frozen=True):
@@ -62,49 +62,6 @@ class RecordedTraces(msgspec.Struct, frozen=True):
     transactions: list[RecordedTrace]
 
 
-class Divergence(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker whose data differs from that of other workers. ``wrong``: this worker is known to be the wrong one; else
-    undecided. ``graphs``: the first graphs that differ, without brackets (empty: the default graph). ``graph_count``
-    None: the graphs are not known. ``right``: workers that can be copied, as ``data centre/worker``. ``cells``: the
-    first cells that are known to differ."""
-
-    kind: str
-    wrong: bool
-    why: str
-    graphs: list[str] = []
-    graph_count: int | None = None
-    first_index: int = 0
-    index: int = 0
-    fence: int = 0
-    right: list[str] = []
-    cells: list[StoreCell] = []
-
-
-class RepairRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """An automatic repair of a worker. ``graphs``: the first of ``graph_count`` copied graphs; ``source``: the worker
-    that was copied, as ``data centre/worker``; ``at``: seconds since 1970."""
-
-    worker: str
-    source: str
-    graphs: list[str]
-    graph_count: int
-    added: int
-    removed: int
-    index: int
-    fence: int
-    at: float
-
-
-class RepairStatusEntry(msgspec.Struct, frozen=True):
-    """The repair status of a worker that differs. ``state``: ``Due``, ``Running``, ``Waiting``; ``Undecided``,
-    ``ByHand``, ``GivenUp`` need an operator; ``Done``: the worker no longer differs. ``done``: repairs within a day."""
-
-    state: str
-    why: str = ""
-    done: int = 0
-    last: RepairRecord | None = None
-
-
 class ViewReportResponse(msgspec.Struct, frozen=True):
     """What a master would report for a view change. ``report``: the message between masters. It has the log after a
     checkpoint. ``seqs``: the ids of the last transaction of each origin up to there. ``checkpoints``: positions in the
@@ -128,8 +85,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
     error: str | None = None
     hold: int | None = None
     reported_at: str | float | None = None
-    divergence: Divergence | None = None
-    repair: RepairStatusEntry | None = None
+    divergence: DivergenceFinding | None = None
+    repair: RepairStatus | None = None
     txid: str | None = None
     fault: str | None = None
     running: bool = False

@@ -1,4 +1,4 @@
-"""Writes small files atomically, also across a loss of power."""
+"""Writes small files so that a reader, or a process that is killed, never meets a half written one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ import os
 from pathlib import Path
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Replaces the file. Durable on return: syncs the file before the rename, then the folder. ``OSError``; the old
-    content remains then."""
+def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Replaces the file. After a loss of power it may have the old content, or none. ``mode``: its permissions, by
+    default those of the process. ``OSError``; the old content remains then."""
+    _replace(path, content, mode, is_synced=False)
+
+
+def write_durably(path: Path, content: bytes, mode: int | None = None) -> None:
+    """The same, and durable on return: syncs the file before the rename, then the folder."""
+    _replace(path, content, mode, is_synced=True)
+    sync_folder(path.parent)
+
+
+def _replace(path: Path, content: bytes, mode: int | None, *, is_synced: bool) -> None:
     new = path.with_name(path.name + ".new")
-    with open(new, "wb") as file:
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
+    with open(handle, "wb") as file:
+        if mode is not None:
+            os.fchmod(handle, mode)
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if is_synced:
+            os.fsync(handle)
     os.replace(new, path)
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -60,7 +60,6 @@ _FIXED_VALUES: Final = {"mode": "normal", "read-only": "false"}
 _REPOSITORY: Final = re.compile(r"/repositories/([A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)/?$")
 NUMBERED_NAME: Final = re.compile(r"(peer|worker)\.([0-9]{1,4})\.([a-z-]+)")
 NODE_NUMBER: Final = re.compile(r"^(.+)-([0-9]+)$")
-_LOOPBACK: Final = "127.0.0.1"
 
 
 class BadProperties(BadInput):

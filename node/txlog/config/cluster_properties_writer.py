@@ -3,13 +3,13 @@ order of lines stay."""
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from txlog.config.atomic_file import write_durably
 from txlog.config.cluster_properties import NODE_NUMBER, NUMBERED_NAME, canonical_name, read_text
 from txlog.config.preferences import (
     KEYS,
@@ -33,18 +33,7 @@ def rewrite_lines(path: Path, changes: Callable[[list[PropertyLine]], Mapping[st
         after = _apply_edits(text, wanted)
         if after == text:
             return False
-        new = path.with_name(path.name + ".new")
-        with open(new, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        write_durably(path, after.encode(), stat.S_IMODE(path.stat().st_mode))
         return True
 
 

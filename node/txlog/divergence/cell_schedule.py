@@ -200,11 +200,6 @@ class CellSchedule:
         if self.is_listed:
             self.end_listing()
 
-    @property
-    def is_by_graph(self) -> bool:
-        """Whether there are so many cells that whole graphs are read."""
-        return self._by_graph
-
     def next_due(self, now: float) -> CellRead | None:
         """Cells that were written, or that differ, and whose time has come."""
         due = [cell for cell in self._touched if now >= self._due_at(cell, now)]

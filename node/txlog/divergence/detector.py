@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from txlog.model.graph_digests import KINDS, GraphDigests, differing_graphs
 from txlog.model.store_cell import StoreCell
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers.adapter import fingerprint_family
 
 POSITIONS_KEPT: Final = 3
@@ -31,27 +32,6 @@ class ObservedWorker(msgspec.Struct, frozen=True):
     digests: Sequence[GraphDigests] = ()
     refused_txid: str | None = None
     index: int = 0
-
-
-class DivergenceFinding(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker whose data differs from that of other workers, or from its own earlier data. ``kind``: the kind of the
-    digests, or ``refusal``. ``wrong``: this worker is known to be the wrong one; False: undecided. ``graphs``: at most
-    :data:`GRAPHS_NAMED_MAX`, the empty name being the default graph; ``graph_count`` None: the graphs are not known.
-    ``first_index``: the first position at which the difference was seen; ``index``, ``hash``: the last. ``right``:
-    workers of its own engine to copy from. ``cells``: those that are known to differ, :data:`CELLS_NAMED_MAX` at
-    most."""
-
-    kind: str
-    wrong: bool
-    why: str
-    graphs: list[str]
-    graph_count: int | None
-    first_index: int
-    index: int
-    hash: str
-    fence: int
-    right: list[str]
-    cells: list[StoreCell] = []
 
 
 def append_digest(looks: Sequence[GraphDigests], look: GraphDigests) -> list[GraphDigests]:
@@ -260,8 +240,3 @@ def _merge_cells(findings: Sequence[DivergenceFinding], cells: list[StoreCell]) 
         right=[name for name in last.right if all(name in each.right for each in findings)],
         cells=cells,
     )
-
-
-def finding_to_dict(finding: DivergenceFinding | None) -> dict[str, Any] | None:
-    """The finding in the API's JSON form."""
-    return None if finding is None else msgspec.to_builtins(finding)

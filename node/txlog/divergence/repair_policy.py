@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from txlog.divergence.detector import DivergenceFinding
+from txlog.wire.divergence_report import CompletedRepair, DivergenceFinding, RepairStatus
 
 REPAIRS_MAX: Final = 3
 """Automatic repairs of one worker within :data:`REPAIR_WINDOW_S`. If it differs again, an operator must act: its disk
@@ -15,22 +15,6 @@ is bad, or another program writes into it all the time, and copying hides that."
 REPAIR_WINDOW_S: Final = 24 * 3600.0
 RETRY_PAUSES_S: Final = (15.0, 900.0)
 """Seconds of pause after a failed repair: the first and the longest; doubled each time."""
-STATES: Final = ("Due", "Running", "Waiting", "Undecided", "ByHand", "GivenUp", "Done")
-
-
-class CompletedRepair(msgspec.Struct, frozen=True, rename="camel"):
-    """A completed repair. ``at``: seconds since 1970; ``source``: the worker that was copied, with its data centre;
-    ``graphs``: the first of ``graph_count``; ``index``, ``fence``: of the repaired worker's marker."""
-
-    worker: str
-    source: str
-    graphs: list[str]
-    graph_count: int
-    added: int
-    removed: int
-    index: int
-    fence: int
-    at: float
 
 
 class RepairFailure(msgspec.Struct, frozen=True):
@@ -45,17 +29,6 @@ class RepairFailure(msgspec.Struct, frozen=True):
         """When the next repair may start, in seconds since 1970. The pause doubles with each failure, within
         :data:`RETRY_PAUSES_S`."""
         return self.at + min(RETRY_PAUSES_S[1], RETRY_PAUSES_S[0] * float(1 << min(self.count - 1, 10)))
-
-
-class RepairStatus(msgspec.Struct, frozen=True):
-    """``state``: ``Due``; ``Running``; ``Waiting`` for the reason in ``why``; ``Undecided``, ``ByHand`` and ``GivenUp``
-    need an operator; ``Done``: the worker does not differ. ``done``: repairs within :data:`REPAIR_WINDOW_S`; ``last``:
-    the last known repair."""
-
-    state: str
-    why: str
-    done: int = 0
-    last: CompletedRepair | None = None
 
 
 class RepairInputs(msgspec.Struct, frozen=True):

@@ -16,9 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
 from txlog.sparql.terms import DEFAULT_PREFIXES
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Edit, Token, apply_edits, significant_tokens, tokens
 
 VALUE: Final = "urn:txlog:value"
 """The function that gives a literal its own datatype again."""
@@ -36,8 +35,6 @@ _EXPRESSION_CLAUSES: Final = ("SELECT", "GROUP", "ORDER", "HAVING")
 _CALLS: Final = ("WORD", "IRI", "PNAME")
 _XSD: Final = DEFAULT_PREFIXES["xsd"]
 _SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
-
-Edit = tuple[int, int, str]
 
 
 class _Frame(NamedTuple):
@@ -59,7 +56,7 @@ class FormRewriter:
     def __init__(self, text: str, encode: Callable[[str, str], str | None]) -> None:
         self._text = text
         self._encode = encode
-        self._tokens = skip_trivia(tokens(text))
+        self._tokens = significant_tokens(text)
         self._prefixes = self._read_prefixes()
         self._edits: list[Edit] = []
         self._frames: list[_Frame] = []
@@ -70,11 +67,7 @@ class FormRewriter:
         """The text for the copy."""
         for at, token in enumerate(self._tokens):
             self._take(at, token)
-        pieces, last = list[str](), 0
-        for start, stop, instead in sorted(self._edits, key=lambda edit: edit[:2]):
-            pieces += (self._text[last:start], instead)
-            last = stop
-        return "".join([*pieces, self._text[last:]])
+        return apply_edits(self._text, self._edits)
 
     def _read_prefixes(self) -> dict[str, str]:
         toks = self._tokens
@@ -91,7 +84,7 @@ class FormRewriter:
             self._take_word(at, token)
         elif token.kind == "VARIABLE":
             if self._takes_value(at):
-                self._wrap(token.start, token.start + len(token.text))
+                self._wrap(token.start, token.end)
         elif token.kind in ("STRING", "NUMBER") and not self._is_computed():
             self._take_constant(at, token)
 
@@ -134,7 +127,7 @@ class FormRewriter:
             name = "STR"  # the cast gives the same
         closing = ""
         if name == "DATATYPE":
-            self._edits.append((before.start, before.start + len(before.text), f"<{DATATYPE}>"))
+            self._edits.append((before.start, before.end, f"<{DATATYPE}>"))
         elif name in _TERM_RESULTS and self._takes_value(at - 1, last=self._closing_bracket(at)):
             self._edits.append((before.start, before.start, f"<{VALUE}>("))
             closing = ")"
@@ -176,7 +169,7 @@ class FormRewriter:
     def _take_constant(self, at: int, token: Token) -> None:
         if self._word(at - 1) in ("LIMIT", "OFFSET"):
             return
-        start, stop = token.start, token.start + len(token.text)
+        start, stop = token.start, token.end
         if token.kind == "NUMBER":
             value = token.text
             sign = self._at(at - 1)
@@ -188,7 +181,7 @@ class FormRewriter:
             value, kind_token = token.text.strip(token.text[0]), self._at(at + 2)
             if self._at(at + 1).text != "^^" or not _SIMPLE.fullmatch(value):
                 return
-            datatype, stop = self._iri(kind_token), kind_token.start + len(kind_token.text)
+            datatype, stop = self._iri(kind_token), kind_token.end
         if encoded := self._encode(value, datatype):
             self.has_constants = True
             self._edits.append((start, stop, encoded))
@@ -207,8 +200,7 @@ class FormRewriter:
         return self._tokens[at] if 0 <= at < len(self._tokens) else _NO_TOKEN
 
     def _word(self, at: int) -> str:
-        token = self._at(at)
-        return token.text.upper() if token.kind == "WORD" else ""
+        return self._at(at).word
 
 
 _NO_FRAME: Final = _Frame("")

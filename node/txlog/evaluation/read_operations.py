@@ -15,7 +15,6 @@ from txlog.model.errors import BadInput, Conflict
 from txlog.sparql.rewrite.describe_query import DescribeQuery, Row, describe_steps, parse_describe, statement_queries
 from txlog.sparql.rewrite.total_order import make_order_total
 
-PIECE_BYTES: Final = 1 << 20
 _RESULT_FORMATS: Final = {
     "application/sparql-results+json": ox.QueryResultsFormat.JSON,
     "application/sparql-results+xml": ox.QueryResultsFormat.XML,

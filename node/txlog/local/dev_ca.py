@@ -7,7 +7,6 @@ Secret. The supervisor renews expiring certificates while the cluster runs; mast
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from txlog.auth.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE
+from txlog.config.atomic_file import write_atomically
 
 CA_KEY_FILE: Final = "ca.key"
 ORGANISATION: Final = "TxLog, of one local cluster"
@@ -49,9 +49,9 @@ def make_certificates(folder: Path, nodes: Iterable[str]) -> list[str]:
             not_after=now + datetime.timedelta(days=CERTIFICATE_VALID_DAYS),
         )
         # A master that reads between the two writes finds a key that does not match, and reads again.
-        _write_private_file(place / KEY_FILE, own.private_key_pem.bytes())
-        _write_private_file(place / CERTIFICATE_FILE, own.cert_chain_pems[0].bytes())
-        _write_private_file(place / CA_FILE, authority.cert_pem.bytes())
+        write_atomically(place / KEY_FILE, own.private_key_pem.bytes(), 0o600)
+        write_atomically(place / CERTIFICATE_FILE, own.cert_chain_pems[0].bytes(), 0o600)
+        write_atomically(place / CA_FILE, authority.cert_pem.bytes(), 0o600)
         made.append(node)
     return made
 
@@ -61,8 +61,8 @@ def _load_or_create_ca(folder: Path) -> trustme.CA:
     if certificate.exists() and key.exists():
         return trustme.CA.from_pem(certificate.read_bytes(), key.read_bytes())
     made = trustme.CA(path_length=0, organization_name=ORGANISATION)
-    _write_private_file(key, made.private_key_pem.bytes())
-    _write_private_file(certificate, made.cert_pem.bytes())
+    write_atomically(key, made.private_key_pem.bytes(), 0o600)
+    write_atomically(certificate, made.cert_pem.bytes(), 0o600)
     return made
 
 
@@ -76,10 +76,3 @@ def _is_valid_for(place: Path, authority: trustme.CA) -> bool:
     except (OSError, ValueError, InvalidSignature):
         return False
     return own.not_valid_after_utc - datetime.datetime.now(datetime.UTC) > datetime.timedelta(days=RENEW_BEFORE_DAYS)
-
-
-def _write_private_file(file: Path, content: bytes) -> None:
-    new = file.with_name(file.name + ".new")
-    new.touch(mode=0o600)
-    new.write_bytes(content)
-    os.replace(new, file)

@@ -52,11 +52,6 @@ BACKUPS: Final = ScheduledKind("backup", "txlog.backup", StateFolder.backup)
 REHEARSALS: Final = ScheduledKind("rehearsal", "txlog.rehearsal", StateFolder.rehearsal)
 
 
-def backup_log_name(data_center: str) -> str:
-    """Name of the log file of a data centre's backups."""
-    return BACKUPS.log_name(data_center)
-
-
 class ScheduledBackups:
     """The schedules of the data centres of one plan."""
 

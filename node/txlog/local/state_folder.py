@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import secrets
 import shutil
 import time
@@ -46,6 +45,7 @@ from pydantic import BaseModel, ConfigDict
 from txlog.auth import generate_token
 from txlog.client.ca_trust import CA_FILE, CaTrust
 from txlog.client.credentials import TOKEN_FILE, Credentials
+from txlog.config.atomic_file import write_atomically
 from txlog.local.local_errors import AlreadyRunning, NotOurFolder, NotRunning
 
 FORMAT_VERSION: Final = 1
@@ -189,7 +189,7 @@ class StateFolder:
         if text is None:
             self.trusted_file.unlink(missing_ok=True)
         elif not self.trusted_file.exists() or self.trusted_file.read_text() != text:
-            self._write_text(self.trusted_file, text)
+            write_atomically(self.trusted_file, text.encode(), 0o600)
 
     def master(self, node: str) -> Path:
         """The folder of a master."""
@@ -267,9 +267,9 @@ class StateFolder:
             raise NotOurFolder(f"{self.root} was made by another version of TxLog ({found}); choose another --state")
         self.logs.mkdir(exist_ok=True)
         if not self.token_file.exists():
-            self._write_text(self.token_file, secrets.token_hex(32) + "\n")
+            write_atomically(self.token_file, (secrets.token_hex(32) + "\n").encode(), 0o600)
         if not self.own_token_file.exists():
-            self._write_text(self.own_token_file, generate_token() + "\n")
+            write_atomically(self.own_token_file, (generate_token() + "\n").encode(), 0o600)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -314,19 +314,13 @@ class StateFolder:
 
     def write(self, name: str, value: Any) -> None:
         """Atomic; only the owner can read the file, since some contain tokens."""
-        self._write_text(self.root / name, json.dumps(value, indent=1) + "\n")
+        write_atomically(self.root / name, (json.dumps(value, indent=1) + "\n").encode(), 0o600)
 
     def write_config(self, path: Path, config: BaseModel) -> None:
         """Writes only what differs from the defaults: an older program refuses fields that it does not know (decision
         37)."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._write_text(path, config.model_dump_json(indent=1, exclude_defaults=True) + "\n")
-
-    def _write_text(self, path: Path, text: str) -> None:
-        new = path.with_name(path.name + ".new")
-        new.touch(mode=0o600)
-        new.write_text(text)
-        os.replace(new, path)
+        write_atomically(path, (config.model_dump_json(indent=1, exclude_defaults=True) + "\n").encode(), 0o600)
 
     def worker_changes(self) -> WorkerChanges:
         """The stored differences from the manifests; none without the file."""

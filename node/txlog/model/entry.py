@@ -17,7 +17,6 @@ with ``namespace `` names no transaction: it is a change of the namespaces
 (``server/frontdoor/namespace_changes.py``)."""
 KIND_CONFIG = 4
 """The key is a change of the configuration (:mod:`txlog.model.configuration`); the payload gives the reason (UTF-8)."""
-KINDS = (KIND_UPDATE, KIND_QUADS, KIND_SKIP, KIND_CONFIG)
 CONTROL_KINDS = (KIND_SKIP, KIND_CONFIG)
 """Kinds of entries over which workers only move their position. Their keys are no idempotency keys."""
 

@@ -76,11 +76,6 @@ def parse_rule(match: str, quorum: str = "N/2+1", timeout_ms: int = TIMEOUT_MS_D
     return GraphRule(_check_match(match), parse_quorum(quorum), check_timeout(timeout_ms))
 
 
-def format_rule(rule: GraphRule) -> dict[str, str | int]:
-    """The rule as :func:`parse_rule` takes it."""
-    return {"match": rule.match, "quorum": format_quorum(rule.quorum), "timeout_ms": rule.timeout_ms}
-
-
 def _check_match(match: str) -> str:
     shown = repr(match[:200])
     if match == DEFAULT_GRAPH:

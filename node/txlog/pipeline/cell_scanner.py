@@ -23,7 +23,7 @@ from txlog.divergence.cells import CellEvidence, CellReading, CellReadings
 from txlog.divergence.detector import CELLS_NAMED_MAX
 from txlog.model.entry import Position
 from txlog.model.errors import TxLogError, Unavailable
-from txlog.model.graph_digests import GraphDigests, build_cell_digests, build_graph_digests
+from txlog.model.graph_digests import build_cell_digests, build_graph_digests
 from txlog.model.store_cell import StoreCell
 from txlog.pipeline.cell_lister import CellLister
 from txlog.pipeline.cell_reader import READ_TIMEOUT_S, CellAnswer, ReadPace, read_cells
@@ -326,7 +326,7 @@ class CellScanner:
         more = len(self._differing) > CELLS_NAMED_MAX
         for worker, _, reading in evidence:
             at = reading.hash.hex()
-            self._report(
+            self._workers.report_digests(
                 worker,
                 build_cell_digests(cell, reading.log_index, at, reading.fence, reading.quads, reading.total, more=more),
             )
@@ -346,7 +346,7 @@ class CellScanner:
             if self._sums.get(place.name) != (index, look.fingerprint):
                 self._sums[place.name] = index, look.fingerprint
                 self._next_sums_at = self._clock() + SUMS_S
-                self._report(place.name, look)
+                self._workers.report_digests(place.name, look)
 
     def _report_progress(self, places: Sequence[ScannedWorker]) -> None:
         now = self._clock()
@@ -371,10 +371,3 @@ class CellScanner:
                     master.report_comparison(place.name, report)
                 except TxLogError as wrong:  # also a master of an earlier version, which has no such report
                     log.debug("%s has no report of %s: %s", master.url, place.name, wrong)
-
-    def _report(self, name: str, look: GraphDigests) -> None:
-        for master in self._workers.masters:
-            try:
-                master.report_digests(name, look)
-            except TxLogError as wrong:
-                log.info("%s has no report of %s: %s", master.url, name, wrong)

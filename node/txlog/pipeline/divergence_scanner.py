@@ -124,7 +124,7 @@ class DivergenceScanner:
             # All at once: when two differ, the masters need the third to judge which is wrong.
             for name, look in looks:
                 self._sizes[name] = look.quads, time.monotonic()
-                self._report(name, look)
+                self._workers.report_digests(name, look)
             positions = len({look.position for _, look in looks})
             self._adapt_query_start(positions)
             if positions < 2:
@@ -214,15 +214,8 @@ class DivergenceScanner:
                     log.info("%s is not summed up: %s", place.name, wrong)
                     continue
                 if look is not None:
-                    self._report(place.name, look)
+                    self._workers.report_digests(place.name, look)
         return 0.0  # the read itself has kept to its share
-
-    def _report(self, name: str, look: GraphDigests) -> None:
-        for master in self._workers.masters:
-            try:
-                master.report_digests(name, look)
-            except TxLogError as wrong:
-                log.info("%s has no report of %s: %s", master.url, name, wrong)
 
 
 def is_read_whole(place: ScannedWorker) -> bool:

@@ -4,7 +4,6 @@ Such a master serves no log and is not ready, so nothing is applied and no lane 
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Final
 
@@ -17,7 +16,6 @@ from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
 TIMEOUT_S: Final = 2.0
-log = logging.getLogger("txlog.pipeline.lost_log")
 
 
 def report_to_waiting_masters(config: PipelineConfig) -> int:

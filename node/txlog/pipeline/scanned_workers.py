@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -10,9 +11,11 @@ from typing import Final, NamedTuple
 
 from txlog.client import MasterClient, WorkerStatus
 from txlog.model.errors import TxLogError, Unavailable
+from txlog.model.graph_digests import GraphDigests
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import Adapter
 
+log = logging.getLogger(__name__)
 MASTER_TIMEOUT_S: Final = 2.0
 ALIGN_TIMEOUT_S: Final = 2.0
 """Time for the workers to reach one index; a worker that does not is compared the next time."""
@@ -49,6 +52,14 @@ class ScannedWorkers:
         """Close the connections to the masters."""
         for master in self.masters:
             master.close()
+
+    def report_digests(self, name: str, look: GraphDigests) -> None:
+        """Reports to each master what this worker holds; one that does not answer gets the next report."""
+        for master in self.masters:
+            try:
+                master.report_digests(name, look)
+            except TxLogError as wrong:
+                log.info("%s has no report of %s: %s", master.url, name, wrong)
 
     def comparable(self) -> list[ScannedWorker]:
         """The workers that work and hold a prefix of the log, by an engine whose contents can be compared. Raises

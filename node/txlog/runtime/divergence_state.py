@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from txlog.divergence.detector import DivergenceDetector, DivergenceFinding, ObservedWorker, append_digest
+from txlog.divergence.detector import DivergenceDetector, ObservedWorker, append_digest
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput
 from txlog.model.graph_digests import GRAPHS_MAX, KINDS, GraphDigests
 from txlog.runtime.worker_state import KnownWorkers, RegisteredWorker
+from txlog.wire.divergence_report import DivergenceFinding
 
 DivergenceListener = Callable[[str, DivergenceFinding | None], None]
 """Called for each finding (``data centre/worker``) that is new or has changed; with None when it is lifted."""

@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from txlog.divergence.detector import DivergenceFinding
-from txlog.divergence.repair_policy import RepairStatus
 from txlog.model.errors import NotFound
 from txlog.model.graph_digests import GraphDigests
 from txlog.wire.comparison_report import ComparisonReport
+from txlog.wire.divergence_report import DivergenceFinding, RepairStatus
 
 REPORT_STATES = (
     "Unknown",

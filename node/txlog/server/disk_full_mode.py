@@ -8,20 +8,15 @@ left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Final
-
-from aiohttp import web
 
 from txlog.auth.authenticator import Authenticator
 from txlog.auth.tls import NO_TLS, TlsConfig
 from txlog.config.process_config import NodeConfig
-from txlog.http.aiohttp_server import HttpServer
-from txlog.http.listener import Listener, listen
-from txlog.http.router import Request, Response, Route, Router, RouteTable, json_response, text_response, with_roles
 from txlog.journal import OsVfs
 from txlog.model.errors import Unavailable
 from txlog.runtime.master_status import MasterStatus
+from txlog.server.coreless_server import CorelessServer, position_without_hash
 from txlog.telemetry.event_log import EventLog
 
 FREE_SEGMENTS_MIN: Final = 2
@@ -55,16 +50,10 @@ class DiskFullMode:
         tls: TlsConfig = NO_TLS,
     ) -> None:
         self._config = config
-        self._tls = tls
         self._identity = {"birth": f"{birth:016x}", "start": start}
         self._stable = stable
         self._log = log
-        self.router = Router(
-            RouteTable(with_roles(self._routes(), guard)),
-            log,
-            guard,
-            self._unavailable,
-        )
+        self._server = CorelessServer(config, log, guard, tls, self._refusal, self._describe)
 
     @property
     def has_free_space(self) -> bool:
@@ -77,13 +66,7 @@ class DiskFullMode:
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Whether there is space; False if it is stopped before."""
-        http = HttpServer(self.router, self._log)
-        server = web.ServerRunner(http, handle_signals=False, shutdown_timeout=0.5)
-        listening: list[Listener] = []
-        try:
-            await server.setup()
-            config = self._config
-            listening.append(await listen(http, config.host, config.port, self._log, self._tls.clients))
+        async with self._server.listening():
             while not stop.is_set():
                 if self.has_free_space:
                     self._log.info("RoomAgain")
@@ -92,42 +75,10 @@ class DiskFullMode:
                     await asyncio.wait_for(stop.wait(), SPACE_CHECK_S)
                 except TimeoutError:
                     continue
-        finally:
-            for one in listening:
-                one.close()
-            await server.cleanup()
         return False
 
-    # Paths
+    def _describe(self) -> dict[str, Any]:
+        return {**self._identity, "log": position_without_hash(0), "stable": position_without_hash(self._stable)}
 
-    def _routes(self) -> list[Route]:
-        return [
-            Route("GET", "/txlog/status", self._status),
-            Route("GET", "/health/live", self._live),
-            Route("GET", "/health/startup", self._live),
-            Route("GET", "/health/ready", self._not_ready),
-        ]
-
-    async def _status(self, request: Request, _: Mapping[str, str]) -> Response:
-        config = self._config
-        nowhere = {"epoch": 0, "index": 0, "hash": bytes(16).hex()}
-        status: dict[str, Any] = {
-            **self._identity,
-            "node": config.node,
-            "state": "DiskFull",
-            "log": nowhere,
-            "stable": {**nowhere, "index": self._stable},
-            "repository": config.repository,
-            "dataCenter": config.data_center,
-        }
-        return json_response(status)
-
-    async def _live(self, request: Request, _: Mapping[str, str]) -> Response:
-        return text_response("live\n")
-
-    async def _not_ready(self, request: Request, _: Mapping[str, str]) -> Response:
-        return json_response({"state": "DiskFull"}, 503, {"Retry-After": str(RETRY_S)})
-
-    def _unavailable(self) -> Unavailable:
-        node = self._config.node
-        return Unavailable("DiskFull", f"{node} waits for room on its disk; ask another master", RETRY_S)
+    def _refusal(self) -> Unavailable:
+        return Unavailable("DiskFull", f"{self._config.node} waits for room on its disk; ask another master", RETRY_S)

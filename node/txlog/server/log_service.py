@@ -17,7 +17,6 @@ import msgspec
 from txlog.config.live_settings import protocol_fields, read_effective_settings, with_preferences
 from txlog.config.process_config import NodeConfig
 from txlog.config.units import AS_WRITTEN
-from txlog.divergence.detector import DivergenceFinding
 from txlog.journal import Journal, OsVfs
 from txlog.journal.journal import CACHE_BYTES
 from txlog.model.errors import Fatal
@@ -44,6 +43,7 @@ from txlog.server.log_routes import LogLinks, LogRoutes
 from txlog.server.permanent_tasks import PermanentTasks
 from txlog.server.removed_master_export import export_unlogged
 from txlog.telemetry.event_log import EventLog
+from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers.canonical_literals import CANONICAL_FORM, stored_form
 
 JOIN_S: Final = 1.0

@@ -80,7 +80,6 @@ class MasterProcess:
         tls: TlsConfig = NO_TLS,
     ) -> None:
         self.config = config
-        self.authenticator = guard
         self.tls = tls
         self.log = log
         self._on_ended = ended

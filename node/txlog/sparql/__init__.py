@@ -23,7 +23,6 @@ from txlog.sparql.rdf_upload import (
 from txlog.sparql.rewrite.marker_filter import hide_marker, uses_graph_clause, with_dataset
 from txlog.sparql.rewrite.read_query import hide_system_graphs, query_form, query_predicates, refuse_services
 from txlog.sparql.rewrite.update_dataset import RequestDataset
-from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
 from txlog.sparql.transaction_body import TransactionBody
 from txlog.sparql.transaction_builder import concatenate, delete_matching, drop_graphs, prepare_removal
 from txlog.sparql.update_effect import (
@@ -45,9 +44,7 @@ from txlog.sparql.update_normaliser import (
 )
 
 __all__ = [
-    "DEFAULT_PREFIXES",
     "EFFECT_CONDITION",
-    "SYSTEM_GRAPHS",
     "DataFingerprint",
     "EvaluatedOperation",
     "EvaluatedUpdate",

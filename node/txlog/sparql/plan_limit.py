@@ -20,7 +20,6 @@ JOIN_PARTS_MAX: Final = 100
 PATTERNS_MAX: Final = 1000
 """The same for all joins of one operation together."""
 
-_TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
 _FREE: Final = frozenset(("VARIABLE", "BLANK"))
 _BEFORE_TRIPLE: Final = frozenset(("{", "}", ".", ";", ",", "["))
 _TEMPLATES: Final = ("INSERT", "DELETE", "CONSTRUCT")
@@ -123,7 +122,7 @@ class _PlanCounter:
 
     def _open(self, at: int, token: Token, before: Token, ended: bool) -> None:
         frame = self._stack[-1]
-        word = before.text.upper() if before.kind == "WORD" else ""
+        word = before.word
         if token.text == "{":
             if at > 1 and self._toks[at - 2].text.upper() == "GRAPH":
                 word = "GRAPH"

@@ -15,7 +15,7 @@ import msgspec
 import pyoxigraph as ox
 
 from txlog.sparql.terms import string_text, string_token
-from txlog.sparql.tokens import TOKEN, Token
+from txlog.sparql.tokens import Token
 
 _VARIABLE: Final = "urn:txlog:variable:"
 """Before the name of a variable, in the IRI that takes its place. Such IRIs leave this module only as slots."""
@@ -123,11 +123,3 @@ def _is_legal(subject: Any, predicate: Any, value: Any, graph: Any) -> bool:
         and isinstance(predicate, ox.NamedNode)
         and isinstance(graph, ox.NamedNode | ox.DefaultGraph | ox.BlankNode)
     )
-
-
-def significant_tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, without spaces and comments."""
-    for match in TOKEN.finditer(text):
-        kind = match.lastgroup or ""
-        if kind not in ("SPACE", "COMMENT"):
-            yield Token(kind, match[0], match.start())

@@ -39,7 +39,7 @@ def has_single_solution(toks: Sequence[Token]) -> bool:
     at, last = at + 1, len(toks) - 1
     while at < last:
         token = toks[at]
-        word = token.text.upper() if token.kind == "WORD" else ""
+        word = token.word
         at += 1
         if token.text == ".":
             continue

@@ -16,7 +16,7 @@ of its own (the grammar distinguishes ``?a-1`` and ``-1``). A code point escape 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput
@@ -69,6 +69,7 @@ _RULES: Final = (
     ("COMMENT", COMMENT),
     ("ERROR", rf"""["'].*+|[{_BASE}][{_CHARS}]*+|."""),
 )
+_TRIVIA: Final = ("SPACE", "COMMENT")
 TOKEN: Final = re.compile("|".join(f"(?P<{name}>{rule})" for name, rule in _RULES), re.DOTALL)
 
 
@@ -79,11 +80,47 @@ class Token(NamedTuple):
     text: str
     start: int
 
+    @property
+    def end(self) -> int:
+        """The offset after it."""
+        return self.start + len(self.text)
+
+    @property
+    def word(self) -> str:
+        """The word in capitals; empty for a token that is no word."""
+        return self.text.upper() if self.kind == "WORD" else ""
+
 
 def tokens(text: str, start: int = 0) -> list[Token]:
     """All tokens of ``text`` from ``start``, comments and spaces too. Never fails; see kind ``ERROR``."""
     make = Token._make
     return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text, start)]
+
+
+def significant_tokens(text: str) -> list[Token]:
+    """The tokens of ``text`` without comments and spaces."""
+    make = Token._make
+    return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text) if m.lastgroup not in _TRIVIA]
+
+
+def tokens_by_operation(update: str) -> Iterator[list[Token]]:
+    """The significant tokens of each operation of an update. A long update is never a list of tokens at once."""
+    operation: list[Token] = []
+    depth = 0
+    for match in TOKEN.finditer(update):
+        kind = match.lastgroup or ""
+        if kind in _TRIVIA:
+            continue
+        if kind == "MARK":
+            depth += {"{": 1, "}": -1}.get(match[0], 0)
+            if match[0] == ";" and not depth:
+                if operation:
+                    yield operation
+                operation = []
+                continue
+        operation.append(Token(kind, match[0], match.start()))
+    if operation:
+        yield operation
 
 
 END: Final = Token("END", "", -1)
@@ -101,12 +138,25 @@ class TokenCursor:
 
     def _word_at(self, at: int) -> str:
         """The word at an index, in capitals; empty for a token that is no word."""
-        token = self._token_at(at)
-        return token.text.upper() if token.kind == "WORD" else ""
+        return self._token_at(at).word
 
     def _mark_at(self, at: int) -> str:
         token = self._token_at(at)
         return token.text if token.kind == "MARK" else ""
+
+
+Edit = tuple[int, int, str]
+"""Start offset, end offset, and the replacement text."""
+
+
+def apply_edits(text: str, edits: Iterable[Edit], begin: int = 0, end: int | None = None) -> str:
+    """The part of the text from ``begin`` to ``end``, edited. Edits do not overlap; edits at one offset keep their
+    order."""
+    pieces, last = list[str](), begin
+    for start, stop, instead in sorted(edits, key=lambda edit: edit[:2]):
+        pieces += (text[last:start], instead)
+        last = stop
+    return "".join([*pieces, text[last:end]])
 
 
 def line_column(text: str, offset: int) -> str:

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 import pyoxigraph as ox
 
-from txlog.sparql.quad_template import QuadTemplate, parse_data, parse_template, significant_tokens
-from txlog.sparql.tokens import Token, TokenCursor
+from txlog.sparql.quad_template import QuadTemplate, parse_data, parse_template
+from txlog.sparql.tokens import Token, TokenCursor, tokens_by_operation
 
 _MANAGED: Final = ("CLEAR", "DROP")
 _TRANSFERRED: Final = ("COPY", "MOVE", "ADD")
@@ -63,18 +63,7 @@ Operation = DataOperation | PatternOperation | ClearOperation | TransferOperatio
 def parse_operations(text: str) -> Iterator[Operation]:
     """The operations of a normalised update, in order. Raises ``ValueError`` (also as ``SyntaxError``) for a text that
     is none."""
-    operation: list[Token] = []
-    depth = 0
-    for token in significant_tokens(text):
-        if token.kind == "MARK":
-            depth += {"{": 1, "}": -1}.get(token.text, 0)
-            if token.text == ";" and not depth:
-                if operation:
-                    yield _OperationParser(text, operation).parse()
-                operation = []
-                continue
-        operation.append(token)
-    if operation:
+    for operation in tokens_by_operation(text):
         yield _OperationParser(text, operation).parse()
 
 

@@ -7,7 +7,6 @@ with its own claim and birth. The journal appears whole, by a rename.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.stream_reader import StreamReader
 from txlog.archive.window_retention import hold_stream
 from txlog.backup.target import BackupTarget
+from txlog.config.atomic_file import sync_folder, write_durably
 from txlog.config.process_config import NodeConfig, WorkerConfig
 from txlog.config.units import AS_WRITTEN
 from txlog.journal import Journal, OsVfs
@@ -175,7 +175,7 @@ def write_journal(master: NodeConfig, birth: int, records: Sequence[Record]) -> 
     if folder.is_dir():
         folder.rmdir()  # empty: a master that has a journal was refused before
     new.rename(folder)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
 def _read(request: SuccessionRequest, restore: MomentRequest) -> tuple[RestorePlan, Inheritance]:
@@ -248,18 +248,4 @@ def _first_master(request: SuccessionRequest, birth: int) -> FirstMaster:
 
 def _write(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    with open(new, "wb") as file:
-        file.write(json.dumps(msgspec.to_builtins(value), indent=1).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_durably(path, json.dumps(msgspec.to_builtins(value), indent=1).encode() + b"\n")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.tokens import END, Token, TokenCursor, tokens
+from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens
 
 FAULT: Final = b"this.hashTable"
 """In the answer of a Fuseki that failed so."""
@@ -28,7 +28,7 @@ class _Malformed(Exception):
 def separate_joins(update: str) -> str:
     """The operations of a normalised update with each part of their patterns that may hold a join behind a union. A
     text that does not parse stays."""
-    toks = [token for token in tokens(update) if token.kind not in ("SPACE", "COMMENT")]
+    toks = significant_tokens(update)
     try:
         return _JoinWriter(update, toks).written()
     except _Malformed:
@@ -57,8 +57,7 @@ class _JoinWriter(TokenCursor):
         return "".join([*out, self._text[copied:]])
 
     def _after(self, at: int) -> int:
-        token = self._token_at(at)
-        return token.start + len(token.text)
+        return self._token_at(at).end
 
     def _group(self, at: int) -> tuple[str, int]:
         """A group in braces."""

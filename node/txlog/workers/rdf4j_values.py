@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, tokens_by_operation
 
 _VALUES: Final = re.compile(r"\bvalues\b", re.IGNORECASE)
 
@@ -21,7 +21,7 @@ def name_values(text: str) -> str:
     if not _VALUES.search(text):
         return text
     pieces, last = list[str](), 0
-    for operation in _split_operations(text):
+    for operation in tokens_by_operation(text):
         names = dict.fromkeys(_variables_of_values(operation))
         if names and operation[-1].text == "}":
             begin, end = _first_of_group(operation), operation[-1].start
@@ -31,20 +31,6 @@ def name_values(text: str) -> str:
             pieces += (*(f" FILTER(BOUND({name})||!BOUND({name}))" for name in names), " ")
             last = end
     return "".join([*pieces, text[last:]])
-
-
-def _split_operations(text: str) -> Iterator[Sequence[Token]]:
-    operation, depth = list[Token](), 0
-    for token in tokens(text):
-        if token.kind in ("SPACE", "COMMENT"):
-            continue
-        depth += (token.text in ("{", "(", "[")) - (token.text in ("}", ")", "]"))
-        if token.text == ";" and not depth:
-            yield operation
-            operation = []
-        else:
-            operation.append(token)
-    yield operation
 
 
 def _first_of_group(operation: Sequence[Token]) -> Token:

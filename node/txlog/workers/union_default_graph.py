@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Edit, Token, apply_edits, significant_tokens, tokens, tokens_by_operation
 from txlog.workers.canonical_literals import canonical_literal
 
 NIL: Final = "<http://rdf4j.org/schema/rdf4j#nil>"
@@ -23,9 +23,6 @@ _SIMPLE: Final = re.compile(r"""[^"'\\\r\n]*""")
 _MAY_HAVE_CAPITALS: Final = re.compile(r"@[A-Za-z0-9-]*[A-Z]")
 _MAY_BE_IF: Final = re.compile(r"\bif\b", re.IGNORECASE)
 _MAY_DIFFER: Final = re.compile(r"\^\^|@[A-Za-z0-9-]*[A-Z]|[0-9][.eE]|\.[0-9]|(?<![\w.])0[0-9]")
-
-Edit = tuple[int, int, str]
-"""Start offset, end offset, and the replacement text."""
 
 
 class DefaultGraphScope(NamedTuple):
@@ -43,30 +40,29 @@ RDF4J: Final = DefaultGraphScope(NIL)
 def scoped_update(text: str, scope: DefaultGraphScope = RDF4J) -> str:
     """Rewrite an update of the log (full IRIs): its patterns without GRAPH, WITH or USING match the default graph."""
     edits = list[Edit]()
-    for toks in _split_operations(text):
+    for toks in tokens_by_operation(text):
         edits += _scope_operation(text, toks, scope)
-    return _apply_edits(text, edits)
+    return apply_edits(text, edits)
 
 
 def split_operations(text: str) -> Iterator[tuple[str, list[str]]]:
     """The operations of an update one by one, each with the texts of its tokens; empty operations are left out."""
-    for toks in _split_operations(text):
-        if toks:
-            yield text[toks[0].start : _end(toks[-1])], [token.text for token in toks]
+    for toks in tokens_by_operation(text):
+        yield text[toks[0].start : toks[-1].end], [token.text for token in toks]
 
 
 def scoped_query(text: str, scope: DefaultGraphScope = RDF4J) -> str:
     """Rewrite a query without FROM: its patterns without GRAPH match the default graph."""
-    toks = _skip_trivia(text)
+    toks = significant_tokens(text)
     for at, depth in enumerate(_depths(toks)):
         if not depth and toks[at].text == "{" and (not at or toks[at - 1].text.upper() != "CONSTRUCT"):
-            return _apply_edits(text, _wrap_in_graph(toks[at : at + _bracketed_length(toks[at:])], scope.default))
+            return apply_edits(text, _wrap_in_graph(toks[at : at + _bracketed_length(toks[at:])], scope.default))
     return text
 
 
 def exclude_default_graph(text: str, scope: DefaultGraphScope) -> str:
     """Rewrite a query so that its ``GRAPH ?g`` never match the default graph."""
-    return _apply_edits(text, _exclude_default_graph(_skip_trivia(text), scope))
+    return apply_edits(text, _exclude_default_graph(significant_tokens(text), scope))
 
 
 def has_dataset_clause(text: str) -> bool:
@@ -85,7 +81,7 @@ def give_if_its_errors(text: str) -> str:
     A text whose brackets do not match stays as it is."""
     if not _MAY_BE_IF.search(text):
         return text
-    toks = _skip_trivia(text)
+    toks = significant_tokens(text)
     depths = _depths(toks)
     opening, closing = list[Edit](), list[Edit]()
     for at, token in enumerate(toks[:-1]):
@@ -96,15 +92,15 @@ def give_if_its_errors(text: str) -> str:
         if close is None:
             return text
         opening.append((token.start, token.start, "COALESCE("))
-        closing.append((_end(toks[close]), _end(toks[close]), ")"))
+        closing.append((toks[close].end, toks[close].end, ")"))
         first = range(at + 2, close)
         comma = next((toks[n].start for n in first if toks[n].text == "," and depths[n] == outside + 1), None)
         if comma is not None:
-            opening.append((_end(toks[at + 1]), _end(toks[at + 1]), "(!(!("))
+            opening.append((toks[at + 1].end, toks[at + 1].end, "(!(!("))
             # With spaces: without them `?a<1)))=(RAND()>` would hold an IRI.
             closing.append((comma, comma, " ))) = (RAND() >= 0)"))
     edits = [*opening, *reversed(closing)]  # at one offset an inner call ends before the condition that it is in
-    return _apply_edits(text, edits)
+    return apply_edits(text, edits)
 
 
 def canonical_constants(text: str) -> str:
@@ -112,18 +108,18 @@ def canonical_constants(text: str) -> str:
     changed: a number with a sign after a variable, which may be a difference; strings with escapes or quotes."""
     if not _MAY_DIFFER.search(text):
         return text
-    toks = _skip_trivia(text)
+    toks = significant_tokens(text)
     edits = list[Edit]()
     for at, token in enumerate(toks):
         if token.kind == "LANGUAGE":
-            edits.append((token.start, _end(token), token.text.lower()))
+            edits.append((token.start, token.end, token.text.lower()))
         elif token.kind == "NUMBER":
             edits += _canonicalise_number(toks, at)
         elif token.kind == "STRING" and [each.kind for each in toks[at + 1 : at + 3]] == ["MARK", "IRI"]:
             value, kind = token.text.strip(token.text[0]), toks[at + 2]
             if toks[at + 1].text == "^^" and kind.text.startswith(f"<{_XSD}") and _SIMPLE.fullmatch(value):
-                edits.append((token.start, _end(kind), _canonical(value, kind.text)))
-    return _apply_edits(text, edits)
+                edits.append((token.start, kind.end, _canonical(value, kind.text)))
+    return apply_edits(text, edits)
 
 
 def lower_tags(text: str) -> str:
@@ -131,13 +127,13 @@ def lower_tags(text: str) -> str:
     if not _MAY_HAVE_CAPITALS.search(text):
         return text
     found = (token for token in tokens(text) if token.kind == "LANGUAGE")
-    return _apply_edits(text, [(token.start, _end(token), token.text.lower()) for token in found])
+    return apply_edits(text, [(token.start, token.end, token.text.lower()) for token in found])
 
 
 def _canonicalise_number(toks: Sequence[Token], at: int) -> Iterator[Edit]:
     token, value = toks[at], toks[at].text
     start = token.start
-    if at and toks[at - 1].text in ("-", "+") and _end(toks[at - 1]) == start:
+    if at and toks[at - 1].text in ("-", "+") and toks[at - 1].end == start:
         before = toks[at - 2] if at > 1 else toks[at - 1]
         if before.kind == "VARIABLE":
             return
@@ -146,37 +142,29 @@ def _canonicalise_number(toks: Sequence[Token], at: int) -> Iterator[Edit]:
     form = "double" if "e" in value.lower() else "decimal" if "." in value else "integer"
     canonical = _canonical(value, f"<{_XSD}{form}>")
     if canonical != f'"{value}"^^<{_XSD}{form}>':
-        yield start, _end(token), canonical
+        yield start, token.end, canonical
 
 
 def _canonical(value: str, kind: str) -> str:
     return canonical_literal(f'"{value}"^^{kind}'.encode()).decode()
 
 
-def _split_operations(text: str) -> Iterator[list[Token]]:
-    toks, begin = _skip_trivia(text), 0
-    for at, depth in enumerate([*_depths(toks), 0]):
-        if at == len(toks) or (not depth and toks[at].text == ";"):
-            yield toks[begin:at]
-            begin = at + 1
-
-
 def _scope_operation(text: str, toks: Sequence[Token], scope: DefaultGraphScope) -> Iterator[Edit]:
-    first, second = ([token.text.upper() if token.kind == "WORD" else "" for token in toks[:2]] + ["", ""])[:2]
+    first, second = ([token.word for token in toks[:2]] + ["", ""])[:2]
     if first not in ("WITH", "INSERT", "DELETE") or second == "DATA":
         return
     if (first, second) == ("DELETE", "WHERE"):
         # One group is both the template and the pattern.
         inside = toks[3:-1]
-        begin, end = _end(toks[2]), toks[-1].start
-        template = _apply_edits(text, _wrap_template(inside, scope.default), begin, end)
-        pattern = _apply_edits(text, _exclude_default_graph(inside, scope), begin, end)
+        begin, end = toks[2].end, toks[-1].start
+        template = apply_edits(text, _wrap_template(inside, scope.default), begin, end)
+        pattern = apply_edits(text, _exclude_default_graph(inside, scope), begin, end)
         yield toks[1].start, end, f"{{{template}}} WHERE {{ GRAPH {scope.default} {{{pattern}}} "
         return
     with_graph, at = "", 0
     if first == "WITH":
         with_graph, at = toks[1].text, 2
-        yield toks[0].start, _end(toks[1]), ""
+        yield toks[0].start, toks[1].end, ""
     using = False
     while at < len(toks):
         if toks[at].kind != "MARK" or toks[at].text != "{":
@@ -202,13 +190,13 @@ def _exclude_default_graph(toks: Sequence[Token], scope: DefaultGraphScope) -> I
         return
     for at, token in enumerate(toks[:-2]):
         if token.kind == "WORD" and token.text.upper() == "GRAPH" and toks[at + 1].kind == "VARIABLE":
-            end = _end(toks[at + 1 + _bracketed_length(toks[at + 2 :])])
+            end = toks[at + 1 + _bracketed_length(toks[at + 2 :])].end
             yield end, end, f" FILTER({toks[at + 1].text} != {scope.default})"
 
 
 def _wrap_in_graph(toks: Sequence[Token], graph: str) -> list[Edit]:
     """Edits that put the contents of a group inside GRAPH."""
-    begin, end = _end(toks[0]), toks[-1].start
+    begin, end = toks[0].end, toks[-1].start
     return [(begin, begin, f" GRAPH {graph} {{"), (end, end, "} ")]
 
 
@@ -220,17 +208,13 @@ def _wrap_template(toks: Sequence[Token], graph: str) -> Iterator[Edit]:
         if over or (toks[at].kind == "WORD" and toks[at].text.upper() == "GRAPH"):
             if plain:
                 yield plain[0].start, plain[0].start, f"GRAPH {graph} {{ "
-                yield _end(plain[-1]), _end(plain[-1]), " } "
+                yield plain[-1].end, plain[-1].end, " } "
                 plain.clear()
             at += 1 if over else 2 + _bracketed_length(toks[at + 2 :])
         else:
             if plain or toks[at].text != ".":
                 plain.append(toks[at])
             at += 1
-
-
-def _skip_trivia(text: str) -> list[Token]:
-    return [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
 
 
 def _depths(toks: Sequence[Token]) -> list[int]:
@@ -247,17 +231,3 @@ def _depths(toks: Sequence[Token]) -> list[int]:
 def _bracketed_length(toks: Sequence[Token]) -> int:
     """The number of tokens of the bracket that the first token opens, both brackets included."""
     return _depths(toks).index(0, 1) + 1
-
-
-def _end(token: Token) -> int:
-    return token.start + len(token.text)
-
-
-def _apply_edits(text: str, edits: Sequence[Edit] | Iterator[Edit], begin: int = 0, end: int | None = None) -> str:
-    """The part of the text from ``begin`` to ``end``, edited. Edits do not overlap; edits at one offset keep their
-    order."""
-    pieces, last = list[str](), begin
-    for start, stop, instead in sorted(edits, key=lambda edit: edit[:2]):
-        pieces += (text[last:start], instead)
-        last = stop
-    return "".join([*pieces, text[last:end]])

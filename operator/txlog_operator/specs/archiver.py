@@ -8,14 +8,18 @@ from typing import Final
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import ArchiverConfig
 from txlog.config.process_config_builder import archive_target, build_archiver_config
-from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.object_names import ObjectNames, short_hash
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
+    CONFIG_HASH_ANNOTATION,
+    CONFIG_MOUNT,
+    HOME_VARIABLE,
     SECRETS_FOLDER,
     TMP_MOUNT,
     BuildContext,
     KubeObject,
     build_object,
+    config_text,
     container,
     internal_credentials,
     master_urls,
@@ -23,10 +27,10 @@ from txlog_operator.specs.common import (
     selector,
 )
 from txlog_operator.specs.pod_template import build_pod_template
+from txlog_operator.specs.target_volumes import target_volumes
 
 COMPONENT: Final = "archiver"
 CONFIG_FILE: Final = "archiver.json"
-CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 TERMINATION_GRACE_S: Final = 30
 """What was read is archived at the end."""
 REQUESTS: Final = {"cpu": "50m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
@@ -43,7 +47,7 @@ def archiver_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
     if config is None:
         return []
     name = ObjectNames(cluster).archiver
-    text = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    text = config_text(config)
     spec: KubeObject = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},
@@ -62,21 +66,17 @@ def archiver_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
 def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject:
     own, target = internal_credentials(cluster), archive_target(cluster)
     assert target is not None, "there is an archive"
-    mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]
+    mounts = [CONFIG_MOUNT, *own.mounts, TMP_MOUNT]
     volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": config}}, *own.volumes]
-    if target.folder is not None:
-        mounts.append({"name": "archive", "mountPath": target.folder.path})
-        volumes.append({"name": "archive", "persistentVolumeClaim": {"claimName": target.folder.claim_name}})
-    elif target.s3 is not None and target.s3.secret_ref is not None:
-        secret = target.s3.secret_ref.name
-        mounts.append({"name": "secret", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True})
-        volumes.append({"name": "secret", "secret": {"secretName": secret}})
+    for volume, mount in target_volumes("archive", "secret", target):
+        volumes.append(volume)
+        mounts.append(mount)
     archiver = container(
         cluster,
         around,
         COMPONENT,
         ["python", "-m", "txlog.archive", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
-        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        env=[HOME_VARIABLE, *own.env],
         resources={"requests": dict(REQUESTS)},
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=mounts,

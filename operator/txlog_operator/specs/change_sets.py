@@ -7,17 +7,21 @@ from typing import Final
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import ChangeSetsConfig
 from txlog.config.process_config_builder import build_change_sets_config
-from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.object_names import ObjectNames, short_hash
 from txlog_operator.specs.common import (
     CHANGE_SETS_PORT,
     CONFIG_FOLDER,
+    CONFIG_HASH_ANNOTATION,
+    CONFIG_MOUNT,
     DATA_FOLDER,
+    HOME_VARIABLE,
     PEER_TOKEN_FOLDER,
     PEER_TOKEN_KEY,
     TMP_MOUNT,
     BuildContext,
     KubeObject,
     build_object,
+    config_text,
     container,
     internal_credentials,
     ip_families,
@@ -35,7 +39,6 @@ COMPONENT: Final = "changesets"
 CLAIM: Final = "changes"
 """The volume claim of the store and its change log."""
 CONFIG_FILE: Final = "changesets.json"
-CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 TERMINATION_GRACE_S: Final = 60
 """A checkpoint is written at the end."""
 REQUESTS: Final = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "64Mi"}
@@ -61,7 +64,7 @@ def change_set_objects(cluster: TxLogCluster, around: BuildContext) -> list[Kube
     if config is None:
         return []
     name = ObjectNames(cluster).change_sets
-    text = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    text = config_text(config)
     storage = cluster.spec.change_sets.storage
     size = around.volume_sizes.get(COMPONENT, storage.size)
     service = {
@@ -96,7 +99,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         around,
         COMPONENT,
         ["python", "-m", "txlog.capture", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
-        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        env=[HOME_VARIABLE, *own.env],
         ports=[{"name": "http", "containerPort": CHANGE_SETS_PORT}],
         resources=resource_requirements(cluster.spec.change_sets.resources, REQUESTS),
         startupProbe={**live, "periodSeconds": 1, "failureThreshold": 600},
@@ -105,7 +108,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
             {"name": CLAIM, "mountPath": str(DATA_FOLDER)},
-            {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+            CONFIG_MOUNT,
             {"name": "peer-token", "mountPath": str(PEER_TOKEN_FOLDER), "readOnly": True},
             *own.mounts,
             TMP_MOUNT,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pydantic import BaseModel
+
 from txlog.config.cluster import PEER_PORT, SECURED_PEER_PORT, PeerSpec, TxLogCluster
 from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.resource_specs import ResourceRequirements
@@ -116,6 +118,10 @@ CONTAINER_SECURITY: Final[KubeObject] = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
+"""Of a pod: it is replaced when its configuration changes."""
+CONFIG_MOUNT: Final[KubeObject] = {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}
+HOME_VARIABLE: Final[KubeObject] = {"name": "HOME", "value": "/tmp"}
 TMP_MOUNT: Final[KubeObject] = {"name": "tmp", "mountPath": "/tmp"}
 TMP_VOLUME: Final[KubeObject] = {"name": "tmp", "emptyDir": {}}
 
@@ -130,6 +136,11 @@ def container(cluster: TxLogCluster, around: BuildContext, name: str, command: l
         "securityContext": CONTAINER_SECURITY,
         **rest,
     }
+
+
+def config_text(config: BaseModel) -> str:
+    """The file of a process's configuration: only what differs from the defaults (decision 37)."""
+    return config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
 
 
 ID_FIELDS: Final = ("runAsUser", "runAsGroup", "fsGroup", "fsGroupChangePolicy")

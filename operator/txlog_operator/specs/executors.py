@@ -18,6 +18,7 @@ from txlog.config.process_config_builder import worker_names
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
+    HOME_VARIABLE,
     TMP_MOUNT,
     BuildContext,
     KubeObject,
@@ -101,7 +102,7 @@ def pod_template(cluster: TxLogCluster, around: BuildContext, scratch: Path) -> 
         CONTAINER_NAME,
         ["python", "-m", "txlog.pipeline.executor"],
         workingDir="/tmp",
-        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        env=[HOME_VARIABLE, *own.env],
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
             # Spark uses a mounted volume of this name for its own files

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import DutyJobConfig, FolderConfig, TargetConfig
 from txlog.config.process_config_builder import (
@@ -18,11 +17,14 @@ from txlog.config.process_config_builder import (
 from txlog_operator.object_names import GROUP, ObjectNames
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
+    CONFIG_MOUNT,
+    HOME_VARIABLE,
     SECRETS_FOLDER,
     TMP_MOUNT,
     BuildContext,
     KubeObject,
     build_object,
+    config_text,
     container,
     internal_credentials,
     labels,
@@ -31,6 +33,7 @@ from txlog_operator.specs.common import (
     volume_claim,
 )
 from txlog_operator.specs.pod_template import build_pod_template
+from txlog_operator.specs.target_volumes import VolumeMount, add_other, target_volumes
 
 COMPONENT: Final = "backup"
 DUTY_COMPONENT: Final = "duty"
@@ -68,14 +71,14 @@ def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """The ConfigMap with the configuration of Jobs."""
     target, masters = backup_target(cluster), master_urls(cluster)
     duty = DutyJobConfig(data_center=cluster.data_center, masters=masters, target=target)
-    data = {DUTY_CONFIG_FILE: duty.model_dump_json(indent=1, exclude_defaults=True) + "\n"}
+    data = {DUTY_CONFIG_FILE: config_text(duty)}
     if cluster.spec.backup is not None:
         # Each TxLogBackup says for itself whether it is an incremental one.
         config = build_backup_config(cluster, masters, target).model_copy(update={"incremental": False})
-        data[BACKUP_CONFIG_FILE] = config.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+        data[BACKUP_CONFIG_FILE] = config_text(config)
     rehearsal = build_rehearsal_config(cluster, masters, lambda name: SECRETS_FOLDER / name)
     if rehearsal is not None:
-        data[REHEARSAL_CONFIG_FILE] = rehearsal.model_dump_json(indent=1, exclude_defaults=True) + "\n"
+        data[REHEARSAL_CONFIG_FILE] = config_text(rehearsal)
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).jobs, COMPONENT, data=data)
 
 
@@ -136,7 +139,7 @@ def build_job(
     component = DUTY_COMPONENT if command[2] == DUTY_PROGRAM else COMPONENT
     names, own = ObjectNames(cluster), internal_credentials(cluster)
     is_rehearsal = command[2] == REHEARSAL_PROGRAM
-    mounts = [{"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}, *own.mounts, TMP_MOUNT]
+    mounts = [CONFIG_MOUNT, *own.mounts, TMP_MOUNT]
     volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.jobs}}, *own.volumes]
     for volume, mount in _target_volumes(cluster, with_archive=is_rehearsal):
         volumes.append(volume)
@@ -146,7 +149,7 @@ def build_job(
         around,
         component,
         [*command, f"--answer={TERMINATION_LOG}"],
-        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        env=[HOME_VARIABLE, *own.env],
         resources={"requests": dict(REHEARSAL_REQUESTS if is_rehearsal else REQUESTS)},
         terminationMessagePath=TERMINATION_LOG,
         terminationMessagePolicy="FallbackToLogsOnError",
@@ -171,28 +174,16 @@ def build_job(
     return found
 
 
-def _target_volumes(cluster: TxLogCluster, *, with_archive: bool) -> list[tuple[KubeObject, KubeObject]]:
+def _target_volumes(cluster: TxLogCluster, *, with_archive: bool) -> list[VolumeMount]:
     """Volume and mount of the backups' target, and of the archive's where it is another one."""
     names, backup = ObjectNames(cluster), cluster.spec.backup
-    found: list[tuple[KubeObject, KubeObject]] = []
+    found: list[VolumeMount] = []
     if backup is not None:
-        found += _target_volume("backups", "secret", backup.target)
+        found += target_volumes("backups", "secret", backup.target)
     elif not with_archive:
         claim = {"name": "backups", "persistentVolumeClaim": {"claimName": names.split_backups}}
         found.append((claim, {"name": "backups", "mountPath": str(BACKUPS_FOLDER)}))
     archive = archive_target(cluster) if with_archive else None
-    for each in _target_volume("archive", "archive-secret", archive) if archive is not None else ():
-        if each[1]["mountPath"] not in [mount["mountPath"] for _, mount in found]:
-            found.append(each)
+    if archive is not None:
+        add_other(found, target_volumes("archive", "archive-secret", archive))
     return found
-
-
-def _target_volume(name: str, secret_name: str, target: BackupTargetSpec) -> list[tuple[KubeObject, KubeObject]]:
-    if target.folder is not None:
-        volume = {"name": name, "persistentVolumeClaim": {"claimName": target.folder.claim_name}}
-        return [(volume, {"name": name, "mountPath": target.folder.path})]
-    if target.s3 is None or target.s3.secret_ref is None:
-        return []
-    secret = target.s3.secret_ref.name
-    volume = {"name": secret_name, "secret": {"secretName": secret}}
-    return [(volume, {"name": secret_name, "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True})]

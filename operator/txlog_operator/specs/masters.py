@@ -10,10 +10,12 @@ from txlog.config.cluster import PeerSpec, TxLogCluster
 from txlog.config.preferences import SETTING_FIELDS
 from txlog.config.process_config import NodeConfig
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S, build_node_config, build_worker_configs
-from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.object_names import ObjectNames, short_hash
 from txlog_operator.specs import recovery
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
+    CONFIG_HASH_ANNOTATION,
+    CONFIG_MOUNT,
     DATA_FOLDER,
     INTERNAL_TOKEN_KEY,
     MASTER_PORT,
@@ -26,6 +28,7 @@ from txlog_operator.specs.common import (
     KubeObject,
     build_object,
     change_sets_url,
+    config_text,
     container,
     ip_families,
     is_secured,
@@ -54,7 +57,6 @@ gone."""
 REQUESTS: Final = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
 """Of each master, where the manifest names none: enough for a log of some million entries."""
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
-CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 ENDPOINT_DRAIN_S: Final = 2
 """Delay between the deletion of a pod and SIGTERM. Services remove the pod in this time, and the master still accepts
 requests."""
@@ -151,10 +153,7 @@ def restart_hash(cluster: TxLogCluster, around: BuildContext) -> str:
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """The ConfigMap with one file for each master. The pods do not depend on its content: a change takes effect at the
     next start. Defaults are left out, so that an older image can read it."""
-    data = {
-        f"{node}.json": master_config(cluster, node, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
-        for node in node_names(cluster, around)
-    }
+    data = {f"{node}.json": config_text(master_config(cluster, node, around)) for node in node_names(cluster, around)}
     data |= recovery.recovery_files(cluster)
     data[ACCEPTED_MANIFEST_KEY] = cluster.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
     return build_object(cluster, around, "v1", "ConfigMap", ObjectNames(cluster).master_hosts, COMPONENT, data=data)
@@ -198,7 +197,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     env = [_field_variable("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")]
     mounts: list[KubeObject] = [
         {"name": CLAIM, "mountPath": str(DATA_FOLDER)},
-        {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+        CONFIG_MOUNT,
     ]
     first = recovery.init_containers(cluster, around, config, env, mounts)
     master = container(

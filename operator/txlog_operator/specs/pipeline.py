@@ -9,14 +9,17 @@ from typing import Any, Final
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT, PipelineConfig
 from txlog.config.process_config_builder import build_traces_config, build_worker_configs
-from txlog_operator.object_names import GROUP, ObjectNames, short_hash
+from txlog_operator.object_names import ObjectNames, short_hash
 from txlog_operator.specs import executors
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
+    CONFIG_MOUNT,
+    HOME_VARIABLE,
     TMP_MOUNT,
     BuildContext,
     KubeObject,
     build_object,
+    config_text,
     container,
     internal_credentials,
     master_urls,
@@ -30,7 +33,6 @@ COMPONENT: Final = "pipeline"
 SCRATCH_FOLDER: Final = Path("/scratch")
 CONFIG_FILE: Final = "pipeline.json"
 TERMINATION_GRACE_S: Final = 30
-CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config"
 REQUESTS: Final = {"cpu": "250m", "memory": "1Gi", "ephemeral-storage": "256Mi"}
 """Of the driver, where the manifest names none."""
 
@@ -55,7 +57,7 @@ def pipeline_config(cluster: TxLogCluster, around: BuildContext) -> PipelineConf
 
 def config_map(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     """Named by a hash of its content, as its Job is: neither ever changes."""
-    config = pipeline_config(cluster, around).model_dump_json(indent=1, exclude_defaults=True) + "\n"
+    config = config_text(pipeline_config(cluster, around))
     data = {CONFIG_FILE: config}
     if executors.executor_count(cluster):
         data[executors.TEMPLATE_FILE] = executors.pod_template_yaml(cluster, around, SCRATCH_FOLDER)
@@ -90,7 +92,7 @@ def pipeline_job(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 
 def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject:
     own, apart = internal_credentials(cluster), bool(executors.executor_count(cluster))
-    env: list[KubeObject] = [{"name": "HOME", "value": "/tmp"}]
+    env: list[KubeObject] = [HOME_VARIABLE]
     more: KubeObject = {}
     if apart:
         env += [_field_variable("POD_IP", "status.podIP"), _field_variable("POD_NAME", "metadata.name")]
@@ -109,7 +111,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         resources=resource_requirements(cluster.spec.pipeline.resources, REQUESTS),
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=[
-            {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+            CONFIG_MOUNT,
             {"name": "scratch", "mountPath": str(SCRATCH_FOLDER)},
             *own.mounts,
             TMP_MOUNT,

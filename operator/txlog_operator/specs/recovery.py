@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from txlog.config.backup_policy import BackupTargetSpec
 from txlog.config.cluster import TxLogCluster
 from txlog.config.recovery_config import build_recovery_config
 from txlog.config.recovery_policy import RecoverySpec
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs.common import (
     CONFIG_FOLDER,
+    CONFIG_MOUNT,
+    HOME_VARIABLE,
     SECRETS_FOLDER,
     TMP_MOUNT,
     BuildContext,
     KubeObject,
     build_object,
+    config_text,
     container,
     internal_credentials,
     pod_spec,
     selector,
 )
 from txlog_operator.specs.pod_template import build_pod_template
+from txlog_operator.specs.target_volumes import VolumeMount, add_other, target_volumes
 
 COMPONENT: Final = "recovery"
 CONFIG_FILE: Final = "recovery.json"
@@ -37,7 +40,7 @@ def recovery_spec(cluster: TxLogCluster) -> RecoverySpec | None:
 def recovery_files(cluster: TxLogCluster) -> dict[str, str]:
     """What the ConfigMap of the masters holds besides."""
     config = build_recovery_config(cluster, lambda name: SECRETS_FOLDER / name)
-    return {CONFIG_FILE: config.model_dump_json(indent=1, exclude_defaults=True) + "\n"} if config is not None else {}
+    return {CONFIG_FILE: config_text(config)} if config is not None else {}
 
 
 def recovery_volumes(cluster: TxLogCluster) -> list[KubeObject]:
@@ -60,7 +63,7 @@ def init_containers(
             around,
             COMPONENT,
             [*command, f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
-            env=[{"name": "HOME", "value": "/tmp"}, *env],
+            env=[HOME_VARIABLE, *env],
             resources={"requests": dict(REQUESTS)},
             terminationMessagePolicy="FallbackToLogsOnError",
             volumeMounts=[*mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
@@ -76,16 +79,15 @@ def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
     names, own = ObjectNames(cluster), internal_credentials(cluster)
     master = f"{CONFIG_FOLDER}/{cluster.data_center}-1.json"
     command = ["python", "-m", "txlog.successor", "fill", f"--master={master}"]
-    config = {"name": "config", "mountPath": str(CONFIG_FOLDER), "readOnly": True}
     filler = container(
         cluster,
         around,
         COMPONENT,
         [*command, f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
-        env=[{"name": "HOME", "value": "/tmp"}, *own.env],
+        env=[HOME_VARIABLE, *own.env],
         resources={"requests": dict(REQUESTS)},
         terminationMessagePolicy="FallbackToLogsOnError",
-        volumeMounts=[config, *own.mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
+        volumeMounts=[CONFIG_MOUNT, *own.mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
     )
     volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.master_hosts}}, *own.volumes]
     pod = pod_spec(around, [filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
@@ -112,25 +114,13 @@ def missing_claims(cluster: TxLogCluster) -> list[str]:
     ]
 
 
-def _targets(cluster: TxLogCluster) -> list[tuple[KubeObject, KubeObject]]:
+def _targets(cluster: TxLogCluster) -> list[VolumeMount]:
     """Volume and mount of each target, each once."""
     recovery = recovery_spec(cluster)
     assert recovery is not None, "only a recovery has targets"
     targets = [recovery.archive.target, *([recovery.backups] if recovery.backups is not None else [])]
-    found: list[tuple[KubeObject, KubeObject]] = []
+    found: list[VolumeMount] = []
     for number, target in enumerate(targets):
-        each = _volume(f"recovery-{number}", target)
-        if each is not None and each[1]["mountPath"] not in [mount["mountPath"] for _, mount in found]:
-            found.append(each)
+        name = f"recovery-{number}"
+        add_other(found, target_volumes(name, name, target))
     return found
-
-
-def _volume(name: str, target: BackupTargetSpec) -> tuple[KubeObject, KubeObject] | None:
-    if target.folder is not None:
-        volume = {"name": name, "persistentVolumeClaim": {"claimName": target.folder.claim_name}}
-        return volume, {"name": name, "mountPath": target.folder.path}
-    if target.s3 is None or target.s3.secret_ref is None:
-        return None
-    secret = target.s3.secret_ref.name
-    volume = {"name": name, "secret": {"secretName": secret}}
-    return volume, {"name": name, "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}

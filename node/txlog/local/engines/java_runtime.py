@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from txlog.config.atomic_file import write_atomically
 from txlog.local.local_errors import CannotRun
 
 SUPPORTED_VERSIONS = (17, 21)
@@ -74,8 +75,5 @@ def _java_of_wheel(folder: Path) -> Path:
         )
     wrapper = folder / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
-    new = wrapper.with_name("java.new")
-    new.write_text(_WRAPPER_SCRIPT.format(java=shlex.quote(str(java))))
-    new.chmod(0o755)
-    os.replace(new, wrapper)
+    write_atomically(wrapper, _WRAPPER_SCRIPT.format(java=shlex.quote(str(java))).encode(), 0o755)
     return folder

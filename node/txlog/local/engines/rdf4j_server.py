@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from txlog.config.atomic_file import write_atomically
 from txlog.local.engines.maven_artifacts import MavenArtifact, fetch_artifact
 
 SERVER_WAR: Final = MavenArtifact(
@@ -71,9 +72,7 @@ def prepare_rdf4j(folder: Path, sail: str = DEFAULT_SAIL) -> None:
     config = folder / "server" / "repositories" / REPOSITORY / "config.ttl"
     if not config.exists():
         config.parent.mkdir(parents=True, exist_ok=True)
-        new = config.with_name("config.new")
-        new.write_text(_CONFIG.format(name=REPOSITORY, sail=sail))
-        os.replace(new, config)
+        write_atomically(config, _CONFIG.format(name=REPOSITORY, sail=sail).encode())
     (folder / "container").mkdir(parents=True, exist_ok=True)
 
 

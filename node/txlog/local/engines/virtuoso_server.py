@@ -6,12 +6,12 @@ It listens on loopback for HTTP only; SQL uses a socket in the file system. At e
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from pathlib import Path
 from typing import Final
 
+from txlog.config.atomic_file import write_atomically
 from txlog.local.engines.deb_packages import library_path, unpack_packages
 from txlog.workers.virtuoso import PROCEDURES
 
@@ -72,11 +72,7 @@ def prepare_virtuoso(folder: Path, port: int, *, buffers: int = BUFFER_PAGES) ->
     ini = _INI.format(folder=folder, port=port, buffers=buffers, dirty=buffers * 3 // 4)
     at_start = f"{PROCEDURES.read_text()}\nuser_set_password ('dba', '{secrets.token_hex(32)}');\n"
     for name, text in (("virtuoso.ini", ini), ("autoexec.isql", at_start)):
-        new = folder / f"{name}.new"
-        new.unlink(missing_ok=True)
-        new.touch(0o600)
-        new.write_text(text)
-        os.replace(new, folder / name)
+        write_atomically(folder / name, text.encode(), 0o600)
 
 
 def virtuoso_command(program: Path, folder: Path) -> tuple[str, ...]:

@@ -10,9 +10,6 @@ from typing import Final
 import msgspec
 
 from txlog.client.responses import JsonMarker, JsonPosition, TransactionStatus, WorkerStatus
-from txlog.divergence.detector import DivergenceFinding
-from txlog.divergence.repair_policy import STATES as REPAIR_STATES
-from txlog.divergence.repair_policy import CompletedRepair, RepairStatus
 from txlog.model.graph_digests import KINDS, GraphDigests
 from txlog.runtime.worker_state import PipelineReport, WorkerMarker
 from txlog.server.admin.archive_reports import StreamStatus
@@ -55,6 +52,7 @@ from txlog.wire.archive_report import ArchivePlace, ArchiveReport
 from txlog.wire.change_feed import NAMESPACE_KIND, UNDECIDED, CommittedTransaction, FeedEvent
 from txlog.wire.change_set_report import ChangeSetReport
 from txlog.wire.comparison_report import ComparisonReport
+from txlog.wire.divergence_report import REPAIR_STATES, CompletedRepair, DivergenceFinding, RepairStatus
 from txlog.wire.log_page import KIND_NAMES
 from txlog.wire.rehearsal_report import RehearsalReport
 

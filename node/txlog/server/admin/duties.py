@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from txlog.divergence.repair_policy import CompletedRepair
 from txlog.http.router import Request, Response, Route, int_parameter, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound, OffTheLog
@@ -26,6 +25,7 @@ from txlog.runtime.worker_state import RegisteredWorker
 from txlog.server.admin.store_decisions import StoreDecisions, decision_id
 from txlog.server.admin.views import format_view_number
 from txlog.server.admin.worker_repairs import WorkerRepairs
+from txlog.wire.divergence_report import CompletedRepair
 
 BODY_MAX = 16 << 10
 MESSAGE_CHARACTERS_MAX = 500

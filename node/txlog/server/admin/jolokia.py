@@ -80,7 +80,6 @@ class JolokiaHandler:
         triples: Callable[[], Awaitable[int]],
     ) -> None:
         self._context = site
-        self._count_triples = triples
         self._settings = settings
         self._configuration = configuring
         self._attribute_readers: dict[str, tuple[str, str, Callable[[], Any]]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from txlog.divergence.repair_policy import STATES as REPAIR_STATES
 from txlog.server.admin.json_schema import (
     BOOLEAN,
     COUNT,
@@ -19,6 +18,7 @@ from txlog.server.admin.json_schema import (
     object_of,
     schema_ref,
 )
+from txlog.wire.divergence_report import REPAIR_STATES
 
 _VIEW: Final[Schema] = object_of(
     number=nullable(STRING),

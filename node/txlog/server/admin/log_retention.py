@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +33,7 @@ from txlog.protocol.log.log_trim import (
 )
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.archive_reports import ArchiveReports
+from txlog.server.admin.kept_file import keep
 from txlog.wire import messages as wire
 
 TOPIC = "backups"
@@ -298,9 +298,4 @@ class LogRetention:
         return {one.data_center: one for one in found}
 
     def _write(self) -> None:
-        new = self._path.with_name(FILE + ".new")
-        try:
-            new.write_bytes(msgspec.json.encode(list(self._backups.values())))
-            os.replace(new, self._path)
-        except OSError as wrong:  # another module reports a full disk
-            self._context.log.warning_rate_limited("BackupsNotKept", "backups", error=str(wrong))
+        keep(self._path, msgspec.json.encode(list(self._backups.values())), self._context.log, "BackupsNotKept")

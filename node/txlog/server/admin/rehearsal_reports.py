@@ -4,7 +4,6 @@ keep them in a file beside their journal, so that an alert on the age of the las
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -15,6 +14,7 @@ from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput
 from txlog.runtime.master_context import MasterContext
+from txlog.server.admin.kept_file import keep
 from txlog.server.admin.report_notices import ReportNotices
 from txlog.wire.rehearsal_report import RehearsalReport
 
@@ -156,9 +156,4 @@ class RehearsalReports:
             return []  # the next report, or another master, says it again
 
     def _write(self) -> None:
-        new = self._path.with_name(FILE + ".new")
-        try:
-            new.write_bytes(msgspec.json.encode(self.known()))
-            os.replace(new, self._path)
-        except OSError as wrong:  # another module reports a full disk
-            self._context.log.warning_rate_limited("RehearsalsNotKept", "rehearsals", error=str(wrong))
+        keep(self._path, msgspec.json.encode(self.known()), self._context.log, "RehearsalsNotKept")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from txlog.http.router import Request, Response, Route, json_response
 from txlog.model.view import View
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.master_listener import ViewTransition
+from txlog.server.admin.kept_file import keep
 from txlog.server.admin.rejoin_decisions import find_undecided, follow_decisions
 from txlog.server.admin.views import format_view_number
 
@@ -100,12 +100,7 @@ class SplitHistory:
 
     def _write(self, records: list[dict[str, Any]]) -> None:
         self._records = records
-        new = self._path.with_name(FILE + ".new")
-        try:
-            new.write_text(json.dumps(self._records))
-            os.replace(new, self._path)
-        except OSError as wrong:  # another module reports a full disk
-            self._context.log.warning_rate_limited("SplitsNotKept", "splits", error=str(wrong))
+        keep(self._path, json.dumps(self._records).encode(), self._context.log, "SplitsNotKept")
 
     def _read(self) -> list[dict[str, Any]]:
         try:

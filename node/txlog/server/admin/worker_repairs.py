@@ -7,7 +7,6 @@ repair.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,11 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from txlog.divergence.detector import GRAPHS_NAMED_MAX
-from txlog.divergence.repair_policy import CompletedRepair, RepairFailure, RepairInputs, RepairStatus, repair_status
+from txlog.divergence.repair_policy import RepairFailure, RepairInputs, repair_status
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_state import STALE_S, RegisteredWorker
+from txlog.server.admin.kept_file import keep
+from txlog.wire.divergence_report import CompletedRepair, RepairStatus
 
 FILE: Final = "repairs.json"
 REPAIRS_KEPT: Final = 20
@@ -153,9 +154,4 @@ class WorkerRepairs:
             return _RepairHistory()
 
     def _write(self) -> None:
-        new = self._path.with_name(FILE + ".new")
-        try:
-            new.write_bytes(msgspec.json.encode(self._history))
-            os.replace(new, self._path)
-        except OSError as wrong:  # another module reports a full disk
-            self._context.log.warning_rate_limited("RepairsNotKept", "repairs", error=str(wrong))
+        keep(self._path, msgspec.json.encode(self._history), self._context.log, "RepairsNotKept")

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from txlog.model.errors import NotDeterministic
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
-from txlog.sparql.tokens import Token, TokenCursor, tokens
+from txlog.sparql.tokens import Token, TokenCursor, significant_tokens
 
 _BLOCKS: Final = ("OPTIONAL", "UNION", "MINUS", "GRAPH", "FILTER", "BIND", "VALUES", "SELECT", "SERVICE")
 _PLAIN_HEAD: Final = ("DISTINCT", "REDUCED", "WHERE")
@@ -27,7 +26,7 @@ def may_match_empty_graph(operation: str) -> bool:
     in that graph."""
     if "GRAPH" not in operation.upper():
         return False
-    reader = _EmptyGraphAnalyser(skip_trivia(tokens(operation)))
+    reader = _EmptyGraphAnalyser(significant_tokens(operation))
     reader.operation()
     return reader.matches_empty
 

@@ -55,7 +55,7 @@ def find_expressions(toks: Slice) -> Iterator[Slice]:
     groups of an EXISTS come, too."""
     columns = False
     for at, token in enumerate(toks):
-        word = token.text.upper() if token.kind == "WORD" else ""
+        word = token.word
         if word in ("SELECT", "BY"):
             columns = True
         elif columns and (token.text in ("{", "}") or word in ("WHERE", "HAVING", "ORDER", "VALUES")):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from txlog.sparql.analysis.expressions import OperatorUse, Slice, call_of, find_expressions, parts_of
-from txlog.sparql.tokens import tokens
+from txlog.sparql.tokens import significant_tokens
 
 JENA: Final = "fuseki"
 RDF4J: Final = "rdf4j"
@@ -46,7 +46,7 @@ def find_fatal_expression(update: str, engines: Collection[str]) -> str:
     when there is none. ``engines``: of :data:`JENA` and :data:`RDF4J`."""
     if not engines or not _MAY_BE_FATAL.search(update):
         return ""
-    toks = [token for token in tokens(update) if token.kind not in ("SPACE", "COMMENT")]
+    toks = significant_tokens(update)
     pending = list(find_expressions(toks))
     while pending:
         expression = pending.pop()

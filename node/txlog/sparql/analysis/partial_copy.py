@@ -12,7 +12,7 @@ from collections.abc import Iterable, Set
 from typing import Final, NamedTuple
 
 from txlog.sparql.analysis.predicates import UnknownPredicates, is_single_pattern_delete, predicates_of
-from txlog.sparql.tokens import TOKEN
+from txlog.sparql.tokens import tokens_by_operation
 from txlog.sparql.update_effect import PREDICATES_MAX
 
 _GRAPH_MANAGEMENT: Final = ("CLEAR", "DROP", "CREATE", "COPY", "MOVE", "ADD")
@@ -28,24 +28,8 @@ class AnalysedOperation(NamedTuple):
 
 def split_operations(update: str) -> list[AnalysedOperation]:
     """The operations of a normalised update, as the log carries it."""
-    return [AnalysedOperation(text, _operation_predicates(text)) for text in _split_text(update) if text.strip()]
-
-
-def _split_text(update: str) -> list[str]:
-    found: list[str] = []
-    depth = begun = 0
-    for match in TOKEN.finditer(update):
-        if match.lastgroup != "MARK":
-            continue
-        mark = match[0]
-        if mark == "{":
-            depth += 1
-        elif mark == "}":
-            depth -= 1
-        elif mark == ";" and depth == 0:
-            found.append(update[begun : match.start()])
-            begun = match.end()
-    return [*found, update[begun:]]
+    texts = [update[toks[0].start : toks[-1].end] for toks in tokens_by_operation(update)]
+    return [AnalysedOperation(text, _operation_predicates(text)) for text in texts]
 
 
 def _operation_predicates(operation: str) -> frozenset[str] | None:

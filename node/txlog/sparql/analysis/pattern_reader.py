@@ -12,7 +12,7 @@ Source: SPARQL 1.1 Query Language, sections 18.2.2 (translation of groups), 18.6
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.quad_pattern import (
@@ -69,9 +69,14 @@ class PatternReader(TripleReader):
     """Each method takes the index at which a construct begins, and returns the index after it. ``found``: what was
     read so far."""
 
-    def __init__(self, toks: Sequence[Token], found: PatternCollector) -> None:
+    def __init__(
+        self, toks: Sequence[Token], found: PatternCollector, add_path: Callable[[PropertyPath], None] | None = None
+    ) -> None:
+        """``add_path``: takes the path of each triple, in place of its pattern: neither ``VALUES`` nor an engine's own
+        function counts then, and a graph of which any quad counts is not known."""
         super().__init__(toks, FreshVariables(toks))
         self._found = found
+        self._add_path = add_path
 
     def read_group(self, at: int, graphs: Sequence[Slot]) -> int:
         """A group of a WHERE. ``graphs``: those that triples outside of ``GRAPH`` are read from. Raises
@@ -159,7 +164,7 @@ class PatternReader(TripleReader):
 
     def _blocks_of_group(self, at: int) -> Iterator[ValuesBlock]:
         """The ``VALUES`` of the group whose first token is at ``at``. Those after a sub-select are a part of it."""
-        if self._word_at(at) == "SELECT":
+        if self._word_at(at) == "SELECT" or self._add_path is not None:
             return
         depth = 0
         while depth or self._mark_at(at) != "}":
@@ -173,6 +178,12 @@ class PatternReader(TripleReader):
                 at += 1
 
     def _values(self, at: int) -> tuple[ValuesBlock, int]:
+        if self._add_path is not None:
+            while self._mark_at(at) != "}":
+                if self._token_at(at) is END:
+                    raise UnknownPatterns
+                at += 1
+            return ValuesBlock((), ()), at + 1
         if self._token_at(at).kind == "VARIABLE":
             variables = [self._token_at(at)]
             at += 1
@@ -239,6 +250,8 @@ class PatternReader(TripleReader):
     def _refuse_foreign_function(self, at: int) -> None:
         """An engine's own function may read anything. A cast reads nothing."""
         token = self._token_at(at)
+        if self._add_path is not None:
+            return
         if token.kind == "IRI" and self._mark_at(at + 1) == "(" and not token.text.startswith(_XSD):
             raise UnknownPatterns
 
@@ -284,6 +297,9 @@ class PatternReader(TripleReader):
 
     def _add_triple(self, triple: PathTriple, graph: Slot, blocks: Sequence[ValuesBlock]) -> None:
         subject, path, value = triple
+        if self._add_path is not None:
+            self._add_path(path)
+            return
         if path.kind == "inverse" and path.parts[0].kind == "step":
             subject, path, value = value, path.parts[0], subject
         if path.kind == "step":
@@ -295,6 +311,8 @@ class PatternReader(TripleReader):
 
     def _add(self, slots: tuple[Slot, ...], blocks: Sequence[ValuesBlock]) -> None:
         """One pattern, or one for each row that ``VALUES`` allows."""
+        if self._add_path is not None:
+            raise UnknownPatterns
         found = [slots]
         for block in blocks:
             if any(slot in block.variables for slot in slots if isinstance(slot, str)):

@@ -9,17 +9,16 @@ Source: SPARQL 1.1 Update, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput, TooLarge
 from txlog.model.quad_pattern import DEFAULT_GRAPH, EVERY_QUAD, PatternCollector, PatternTerm, QuadPattern
 from txlog.sparql.analysis.pattern_reader import PatternReader, UnknownPatterns, pattern_term
 from txlog.sparql.rewrite.read_query import tokens_with_full_names
-from txlog.sparql.tokens import TOKEN, Token
+from txlog.sparql.tokens import Token, tokens_by_operation
 
 Patterns = tuple[QuadPattern, ...]
-_TRIVIA: Final = ("SPACE", "COMMENT")
 _QUERY_FORMS: Final = ("SELECT", "ASK", "CONSTRUCT")
 
 
@@ -55,35 +54,15 @@ def find_query_patterns(query: str, *, union: bool = False) -> Patterns:
 def _collect(update: str, add: Callable[[_OperationPatterns, PatternCollector], None]) -> Patterns:
     found = PatternCollector()
     try:
-        for toks in _split_operations(update):
+        for toks in tokens_by_operation(update):
             add(_OperationPatterns(toks), found)
     except (UnknownPatterns, ValueError):
         return (EVERY_QUAD,)
     return found.patterns()
 
 
-def _split_operations(update: str) -> Iterator[list[Token]]:
-    """Operation by operation, so that a long update is never a list of tokens at once."""
-    operation: list[Token] = []
-    depth = 0
-    for match in TOKEN.finditer(update):
-        kind = match.lastgroup or ""
-        if kind in _TRIVIA:
-            continue
-        if kind == "MARK":
-            depth += {"{": 1, "}": -1}.get(match[0], 0)
-            if match[0] == ";" and not depth:
-                if operation:
-                    yield operation
-                operation = []
-                continue
-        operation.append(Token(kind, match[0], match.start()))
-    if operation:
-        yield operation
-
-
 def _read_query(toks: Sequence[Token], found: PatternCollector, *, union: bool) -> None:
-    words = [token.text.upper() if token.kind == "WORD" else "" for token in toks]
+    words = [token.word for token in toks]
     if not words or words[0] not in _QUERY_FORMS:
         raise UnknownPatterns  # DESCRIBE: whatever is said of a term
     start = 1

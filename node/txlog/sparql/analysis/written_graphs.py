@@ -9,19 +9,16 @@ Source: SPARQL 1.1 Update, sections 3.1 and 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.model.graph_set import EVERY_GRAPH, NO_GRAPH, GraphSet, WrittenGraphs, unite_graphs
 from txlog.model.quads import decode_quads, split_graph
 from txlog.sparql.terms import iri_text
-from txlog.sparql.tokens import TOKEN, Token, TokenCursor
+from txlog.sparql.tokens import TokenCursor, tokens_by_operation
 from txlog.sparql.transaction_body import TransactionBody
 
 DEFAULT_ONLY: Final = GraphSet(default=True)
-_TRIVIA: Final = ("SPACE", "COMMENT")
-_END_OF_OPERATION: Final = Token("MARK", ";", -1)
 
 
 def find_written_graphs(body: TransactionBody) -> WrittenGraphs:
@@ -30,36 +27,15 @@ def find_written_graphs(body: TransactionBody) -> WrittenGraphs:
     if body.kind == KIND_QUADS:
         return _graphs_of_quads(body.payload)
     assert body.kind == KIND_UPDATE, body.kind
-    return _graphs_of_update(body.payload.decode())
+    found: WrittenGraphs = NO_GRAPH
+    for operation in tokens_by_operation(body.payload.decode()):
+        found = unite_graphs(found, _OperationReader(operation).read())
+    return found
 
 
 def _graphs_of_quads(payload: bytes) -> WrittenGraphs:
     graphs = {split_graph(line)[1] for _, line in decode_quads(payload)}
     return GraphSet(frozenset(iri_text(graph.decode()) for graph in graphs if graph), b"" in graphs)
-
-
-def _graphs_of_update(text: str) -> WrittenGraphs:
-    """Operation by operation, so that a long update is never a list of tokens at once."""
-    found: WrittenGraphs = NO_GRAPH
-    operation: list[Token] = []
-    depth = 0
-    for match in TOKEN.finditer(text):
-        kind = match.lastgroup or ""
-        if kind in _TRIVIA:
-            continue
-        mark = match[0]
-        if kind == "MARK":
-            depth += {"{": 1, "}": -1}.get(mark, 0)
-            if mark == ";" and not depth:
-                found = unite_graphs(found, _graphs_of_operation(operation))
-                operation = []
-                continue
-        operation.append(Token(kind, mark, match.start()))
-    return unite_graphs(found, _graphs_of_operation(operation))
-
-
-def _graphs_of_operation(toks: Sequence[Token]) -> WrittenGraphs:
-    return _OperationReader(toks).read() if toks else NO_GRAPH
 
 
 class _OperationReader(TokenCursor):

@@ -26,7 +26,7 @@ from txlog.model.errors import BadInput
 from txlog.sparql.rewrite.total_order import skip_order_condition
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX
 from txlog.sparql.terms import DEFAULT_PREFIXES, SYSTEM_GRAPHS
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, significant_tokens
 
 GROWTH_CHARS: Final = 256 << 10
 """The most characters by which a text may grow: nested calls repeat their arguments."""
@@ -67,7 +67,7 @@ def tell_blank_nodes(text: str, *, ranked: bool = True) -> str:
     with its errors. Raises ``BadInput`` where nested calls would make it longer by :data:`GROWTH_CHARS`."""
     if not _MAY_CALL.search(text):
         return text
-    toks = [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+    toks = significant_tokens(text)
     if not toks:
         return text
     rewriter = _FunctionRewriter(text, toks, ranked)
@@ -96,15 +96,15 @@ class _FunctionRewriter:
             if close and self._is_call(at) and not self._is_own_filter(close):
                 write = self._write_aggregate if token.text.upper() in _AGGREGATES else self._write_call
                 pieces += (self._text[last : token.start], write(at, close))
-                at, last = close + 1, _end(toks[close])
+                at, last = close + 1, toks[close].end
                 self._limit(pieces)
-            elif self._ranked and _word(token) == "ORDER" and at + 1 < end and _word(toks[at + 1]) == "BY":
+            elif self._ranked and token.word == "ORDER" and at + 1 < end and toks[at + 1].word == "BY":
                 at += 2
-                pieces.append(self._text[last : _end(toks[at - 1])])
-                last = _end(toks[at - 1])
+                pieces.append(self._text[last : toks[at - 1].end])
+                last = toks[at - 1].end
                 while at < end and (after := skip_order_condition(toks, at)) > at:
-                    stop_at = _end(toks[after - 1])
-                    begin = at + (_word(toks[at]) in _DIRECTIONS)
+                    stop_at = toks[after - 1].end
+                    begin = at + (toks[at].word in _DIRECTIONS)
                     key = self.rewrite(begin, after, toks[begin].start, stop_at)
                     pieces += (self._rank(at, after, key), self._text[last : toks[begin].start], key)
                     at, last = after, stop_at
@@ -135,9 +135,9 @@ class _FunctionRewriter:
         """Whether the argument at ``at`` is our own guard of ``IRI``, which asks for the argument's text first."""
         toks = self._toks
         return (
-            _word(toks[at]) in ("IRI", "URI")
-            and _word(toks[at + 2]) == "IF"
-            and _word(toks[at + 4]) == "REGEX"
+            toks[at].word in ("IRI", "URI")
+            and toks[at + 2].word == "IF"
+            and toks[at + 4].word == "REGEX"
             and any(token.text == _GUARD_PATTERN for token in toks[at + 4 : self._ends.get(at + 5, 0)])
         )
 
@@ -145,30 +145,30 @@ class _FunctionRewriter:
         """An aggregate, from its name at ``at``. What engines do with an error in a group differs, so no member of a
         group becomes an error that would be none with blank nodes."""
         toks, text = self._toks, self._text
-        begin = at + 2 + (_word(toks[at + 2]) in ("DISTINCT", "ALL"))
+        begin = at + 2 + (toks[at + 2].word in ("DISTINCT", "ALL"))
         end, depth = begin, 0
         while end < close and (depth or toks[end].text != ";"):
             depth += (toks[end].text in _BRACKETS.values()) - (toks[end].text in _BRACKETS)
             end += 1
         if begin == end:
-            return text[toks[at].start : _end(toks[close])]
-        value = self.rewrite(begin, end, toks[begin].start, _end(toks[end - 1]))
-        head, tail = text[toks[at].start : toks[begin].start], text[_end(toks[end - 1]) : _end(toks[close])]
+            return text[toks[at].start : toks[close].end]
+        value = self.rewrite(begin, end, toks[begin].start, toks[end - 1].end)
+        head, tail = text[toks[at].start : toks[begin].start], text[toks[end - 1].end : toks[close].end]
         if not self._may_be_blank(begin, end):
             return f"{head}{value}{tail}"
         self.changed = True
-        if _word(toks[at]) == "GROUP_CONCAT":
+        if toks[at].word == "GROUP_CONCAT":
             tail = tail if end < close else f';SEPARATOR=" "{tail}'  # Virtuoso fails without one
             return f"{head}COALESCE(IF({_stored(value)},DATATYPE({value}),{value})){tail}"
         every = f"{head}{value}{tail}"
-        if _word(toks[at]) == "MIN":
+        if toks[at].word == "MIN":
             blanks = f"{head}IF({_stored(value)},{value},0){tail}"  # in Virtuoso, some strings come before IRIs
             return f"COALESCE(IF(isIRI({blanks}),{blanks},{every}))"
         others = f"{head}IF({_stored(value)},<{_LOWEST_IRI}>,{value}){tail}"
         return f'COALESCE(IF(isIRI({others})&&STR({others})="{_LOWEST_IRI}",{every},{others}))'
 
     def _write_call(self, at: int, close: int) -> str:
-        inside = self.rewrite(at + 2, close, _end(self._toks[at + 1]), self._toks[close].start)
+        inside = self.rewrite(at + 2, close, self._toks[at + 1].end, self._toks[close].start)
         name = self._toks[at].text
         if not self._may_be_blank(at + 2, close) or self._is_guarded(at):
             return f"{name}({inside})"
@@ -183,7 +183,7 @@ class _FunctionRewriter:
     def _rank(self, at: int, end: int, key: str) -> str:
         """A condition before the one from ``at`` to ``end``, false for blank nodes; "" where it cannot be one. ``key``:
         its expression, rewritten."""
-        direction = _word(self._toks[at])
+        direction = self._toks[at].word
         direction = direction if direction in _DIRECTIONS else ""
         if not self._may_be_blank(at + 1 if direction else at, end):
             return ""
@@ -202,7 +202,7 @@ class _FunctionRewriter:
             if first.kind == "VARIABLE":
                 return first.text[1:] not in self._computed
             return first.kind == "IRI" and first.text.startswith(f"<{SKOLEM_PREFIX}")
-        if _word(first) in ("EXISTS", "NOT"):
+        if first.word in ("EXISTS", "NOT"):
             return False
         if first.kind == "STRING" and (toks[at + 1].kind == "LANGUAGE" or toks[at + 1].text == "^^") and end - at < 4:
             return False
@@ -223,11 +223,11 @@ class _FunctionRewriter:
         starts = {close: opened for opened, close in self._ends.items()}
         found = set[str]()
         for at, token in enumerate(self._toks[:-1]):
-            if _word(token) != "AS" or self._toks[at + 1].kind != "VARIABLE" or at - 1 not in starts:
+            if token.word != "AS" or self._toks[at + 1].kind != "VARIABLE" or at - 1 not in starts:
                 continue
             function = starts[at - 1] - 1
             opened = self._toks[function - 1].text if function > 0 else ""
-            if opened == "(" and _word(self._toks[function]) in _LITERAL_FUNCTIONS:
+            if opened == "(" and self._toks[function].word in _LITERAL_FUNCTIONS:
                 found.add(self._toks[at + 1].text[1:])
         depth = 0
         for token in self._toks:
@@ -250,11 +250,3 @@ def _matching_ends(toks: Sequence[Token]) -> dict[int, int]:
                 return {}
             found[opened.pop()] = at
     return found if not opened else {}
-
-
-def _word(token: Token) -> str:
-    return token.text.upper() if token.kind == "WORD" else ""
-
-
-def _end(token: Token) -> int:
-    return token.start + len(token.text)

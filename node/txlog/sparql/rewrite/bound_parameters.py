@@ -14,7 +14,7 @@ import pyoxigraph
 from txlog.model.errors import BadInput
 from txlog.sparql.expansion_limit import EXPANDED_BYTES_MAX, check_expansion
 from txlog.sparql.skolem_iris import label_to_iri
-from txlog.sparql.tokens import Token, malformed_query, tokens
+from txlog.sparql.tokens import Token, apply_edits, malformed_query, significant_tokens, tokens
 
 NUMBER_DIGITS_MAX: Final = 19
 """Digits of LIMIT and OFFSET: as many as 64 bits need."""
@@ -40,7 +40,7 @@ class _TextEditor:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.toks = [token for token in tokens(source) if token.kind not in ("SPACE", "COMMENT")]
+        self.toks = significant_tokens(source)
         self.depth: list[int] = []
         self.closing_index: dict[int, int] = {}
         """Index of the bracket that closes the one at this index."""
@@ -72,21 +72,16 @@ class _TextEditor:
 
     def insert_after(self, at: int, text: str) -> None:
         token = self.toks[at]
-        self.insert(token.start + len(token.text), text)
+        self.insert(token.end, text)
 
     def replace(self, first: Token, last: Token, text: str) -> None:
-        self._edits.append((first.start, last.start + len(last.text), text))
+        self._edits.append((first.start, last.end, text))
 
     def edited_text(self) -> str:
         written = len(self.source) + sum(len(text) for _, _, text in self._edits)
         # Later steps may expand it to twice this size: so here it may grow only a little.
         check_expansion(written, max(EXPANDED_BYTES_MAX, len(self.source) * 9 // 8))
-        out: list[str] = []
-        at = 0
-        for start, stop, text in sorted(self._edits, key=lambda change: change[:2]):
-            out += [self.source[at:start], text]
-            at = stop
-        return "".join(out) + self.source[at:]
+        return apply_edits(self.source, self._edits)
 
 
 def _variables_in(text: _TextEditor) -> set[str]:

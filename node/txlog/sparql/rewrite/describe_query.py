@@ -18,9 +18,8 @@ from typing import Any, Final, NamedTuple
 import pyoxigraph
 
 from txlog.model.errors import TooLarge
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
 from txlog.sparql.skolem_iris import SKOLEM_PREFIX
-from txlog.sparql.tokens import Token, TokenCursor, tokens
+from txlog.sparql.tokens import Token, TokenCursor, significant_tokens
 
 NODES_MAX: Final = 100_000
 """Resources and blank nodes of one description. Their names are in memory, some 10 MB."""
@@ -58,7 +57,7 @@ def parse_describe(text: str) -> DescribeQuery | None:
 class _DescribeParser(TokenCursor):
     def __init__(self, text: str) -> None:
         self._text = text
-        super().__init__(skip_trivia(tokens(text)), Token("END", "", len(text)))
+        super().__init__(significant_tokens(text), Token("END", "", len(text)))
         self._at = 0
 
     def _word(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from txlog.sparql.terms import SYSTEM_GRAPHS
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, apply_edits, significant_tokens, tokens
 
 _TERMS: Final = frozenset(("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER"))
 _LITERALS: Final = ("true", "false")
@@ -37,7 +37,7 @@ class _OpenBracket:
 class _MarkerFilterRewriter:
     def __init__(self, query: str) -> None:
         self.query = query
-        self.toks = [t for t in tokens(query) if t.kind not in ("SPACE", "COMMENT")]
+        self.toks = significant_tokens(query)
         self.stack: list[_OpenBracket] = [_OpenBracket("top", "", _CLAUSE, 0)]
         self.insertions: list[tuple[int, str]] = []
         self.construct_end = -1
@@ -48,13 +48,7 @@ class _MarkerFilterRewriter:
         at = 0
         while at < len(self.toks):
             at = self._token(at)
-        if not self.insertions:
-            return self.query
-        pieces, last = list[str](), 0
-        for offset, text in sorted(self.insertions, key=lambda one: one[0]):
-            pieces += (self.query[last:offset], text)
-            last = offset
-        return "".join([*pieces, self.query[last:]])
+        return apply_edits(self.query, [(offset, offset, text) for offset, text in self.insertions])
 
     def _token(self, at: int) -> int:
         token, frame = self.toks[at], self.stack[-1]
@@ -178,7 +172,7 @@ def hide_marker(query: str) -> str:
     hiding = _MarkerFilterRewriter(query)
     for at, token in enumerate(hiding.toks[:-1]):
         if token.kind == "WORD" and token.text.upper() == "CONSTRUCT" and hiding.toks[at + 1].text != "{":
-            hiding.construct_end = token.start + len(token.text)
+            hiding.construct_end = token.end
     return hiding.run()
 
 
@@ -186,9 +180,9 @@ def with_dataset(query: str, default: Sequence[str], named: Sequence[str]) -> st
     """A query without FROM, restricted to these graphs (bare IRIs)."""
     said = "".join([f" FROM <{graph}>" for graph in default] + [f" FROM NAMED <{graph}>" for graph in named])
     depth, form = 0, ""
-    toks = [t for t in tokens(query) if t.kind not in ("SPACE", "COMMENT")]
+    toks = significant_tokens(query)
     for at, token in enumerate(toks):
-        word = token.text.upper() if token.kind == "WORD" else ""
+        word = token.word
         if word in ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE") and not form:
             form = word
         elif token.kind == "MARK" and not depth and form and (word == "" and token.text == "{"):

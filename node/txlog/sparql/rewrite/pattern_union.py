@@ -176,12 +176,12 @@ class PatternWriter(TokenCursor):
                 out.append(self._text[start : token.start])
                 inside, at = self._group(at, scope, False)
                 out.append(f"{{ {inside} }}")
-                start = _end(self._token_at(at - 1))
+                start = self._token_at(at - 1).end
                 continue
             depth += {"(": 1, ")": -1}.get(self._mark_at(at), 0)
             at += 1
             if not depth:
-                out.append(self._text[start : _end(token)])
+                out.append(self._text[start : token.end])
                 return "".join(out), at
 
     def _values(self, at: int, certain: bool) -> tuple[str, int]:
@@ -196,7 +196,7 @@ class PatternWriter(TokenCursor):
             at += 1
         if certain and not undefined:
             self.bound |= names
-        return self._text[start : _end(self._token_at(at))], at + 1
+        return self._text[start : self._token_at(at).end], at + 1
 
     def _select(self, at: int, scope: _Scope) -> tuple[str, int]:
         """A SELECT inside of a group, up to after the brace that closes the group."""
@@ -283,8 +283,8 @@ class PatternWriter(TokenCursor):
             token = self._token_at(index)
             if token.kind == "BLANK":
                 pieces += (self._text[last : token.start], self._reader.variable_of(token.text))
-                last = _end(token)
-        return "".join([*pieces, self._text[last : _end(self._token_at(end - 1))]])
+                last = token.end
+        return "".join([*pieces, self._text[last : self._token_at(end - 1).end]])
 
     def _expand(self, subject: str, path: PropertyPath, value: str, scope: _Scope, certain: bool) -> list[str]:
         """The elements of a group that match one path."""
@@ -332,7 +332,3 @@ class PatternWriter(TokenCursor):
 def variable_name(text: str) -> str:
     """The name of a variable: ``?x`` and ``$x`` are one."""
     return text[1:]
-
-
-def _end(token: Token) -> int:
-    return token.start + len(token.text)

@@ -16,9 +16,8 @@ from txlog.sparql.expansion_limit import limit_for
 from txlog.sparql.prologue import Prologue
 from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, PatternWriter
 from txlog.sparql.rewrite.read_query import parse_prologue
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
 from txlog.sparql.rewrite.triple_reader import FreshVariables, UnsupportedPattern
-from txlog.sparql.tokens import TokenCursor, tokens
+from txlog.sparql.tokens import TokenCursor, apply_edits, significant_tokens
 
 _MAY_NAME_IT: Final = re.compile(r"nil\b|\bdefault\b", re.IGNORECASE)
 _AFTER: Final = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES")
@@ -67,14 +66,16 @@ def _request_dataset(default: Sequence[str], named: Sequence[str]) -> QueryDatas
 
 def _expand(text: str) -> str:
     """The same query with its IRIs in full. Raises ``BadInput`` for a prefix that is not declared."""
-    toks = skip_trivia(tokens(text))
+    toks = significant_tokens(text)
     names = Prologue(None, limit_for(len(text)))
-    pieces, last = list[str](), 0
-    for token in toks[parse_prologue(text, toks, names) :]:
-        if token.kind in ("IRI", "PNAME"):
-            pieces += (text[last : token.start], f"<{names.expand(text, token, lenient=True)}>")
-            last = token.start + len(token.text)
-    return "".join([*pieces, text[last:]])
+    return apply_edits(
+        text,
+        [
+            (token.start, token.end, f"<{names.expand(text, token, lenient=True)}>")
+            for token in toks[parse_prologue(text, toks, names) :]
+            if token.kind in ("IRI", "PNAME")
+        ],
+    )
 
 
 class _QueryParser(TokenCursor):
@@ -82,7 +83,7 @@ class _QueryParser(TokenCursor):
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._toks = skip_trivia(tokens(text))
+        self._toks = significant_tokens(text)
         super().__init__(self._toks)
         self._form = 0
         self._clauses: tuple[int, int] = (0, 0)

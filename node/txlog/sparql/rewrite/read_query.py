@@ -12,9 +12,9 @@ from txlog.sparql.expansion_limit import limit_for
 from txlog.sparql.nesting_limit import check_triple_term_nesting
 from txlog.sparql.plan_limit import check_plan, may_exceed_plan
 from txlog.sparql.prologue import Prologue
-from txlog.sparql.rewrite.token_rewriter import TokenRewriter, skip_trivia
+from txlog.sparql.rewrite.token_rewriter import TokenRewriter
 from txlog.sparql.terms import DEFAULT_PREFIXES, base_iri
-from txlog.sparql.tokens import TOKEN, Token, malformed_query, tokens
+from txlog.sparql.tokens import TOKEN, Token, malformed_query, significant_tokens, tokens
 from txlog.sparql.update_effect import PREDICATES_MAX
 
 _MAY_NAME_SYSTEM_GRAPH: Final = re.compile(r"(?i:graph)|urn:|\\|\b(?:rdfs?|owl|xsd|fn|sesame|rdf4j):")
@@ -42,9 +42,9 @@ def hide_system_graphs(query: str, *, base: str | None = None) -> str:
     check_triple_term_nesting(query)
     if not base and len(query) < _SHORT_QUERY_CHARS and not _MAY_NAME_SYSTEM_GRAPH.search(query):
         if may_exceed_plan(query):
-            check_plan(query, skip_trivia(tokens(query)))
+            check_plan(query, significant_tokens(query))
         return query
-    toks = skip_trivia(tokens(query))
+    toks = significant_tokens(query)
     check_plan(query, toks)
     names = Prologue(base_iri(base), limit_for(len(query)))
     start = parse_prologue(query, toks, names)
@@ -109,7 +109,7 @@ def query_predicates(query: str) -> frozenset[str] | None:
 def tokens_with_full_names(query: str) -> list[Token] | None:
     """The tokens after the prologue, each name as its whole IRI in brackets. None when a relative IRI has no base in
     the text. Raises :class:`BadInput` and :class:`TooLarge`."""
-    toks = skip_trivia(tokens(query))
+    toks = significant_tokens(query)
     names = Prologue(None, limit_for(len(query)))
     start = parse_prologue(query, toks, names)
     body = [

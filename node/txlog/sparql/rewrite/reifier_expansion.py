@@ -19,7 +19,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput
-from txlog.sparql.tokens import TokenCursor, line_column, tokens
+from txlog.sparql.tokens import TokenCursor, line_column, significant_tokens
 
 GROWTH_CHARS: Final = 1 << 20
 """The most characters by which a text may grow: each reifier repeats its triple."""
@@ -71,7 +71,7 @@ class _UnexpectedToken(Exception):
 
 class _Expander(TokenCursor):
     def __init__(self, text: str) -> None:
-        toks = [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+        toks = significant_tokens(text)
         super().__init__(toks)
         self._text = text
         self._at = 0
@@ -191,7 +191,7 @@ class _Expander(TokenCursor):
         read = self._toks[first : self._at]
         if not any(token.kind == "MARK" and token.text in _MARKS for token in read):
             return
-        begin, end = read[0].start, read[-1].start + len(read[-1].text)
+        begin, end = read[0].start, read[-1].end
         self._write(self._text[self._copied : begin], self._copied, is_copy=True)
         self._write(" . ".join([*extras, *main]), begin, is_copy=False)
         self._copied = end
@@ -254,7 +254,7 @@ class _Expander(TokenCursor):
                 break
             self._at += 1
         last = self._token_at(self._at - 1)
-        return self._text[first : last.start + len(last.text)]
+        return self._text[first : last.end]
 
     def _term(self, extras: list[str]) -> str:
         self._enter()
@@ -295,7 +295,7 @@ class _Expander(TokenCursor):
         else:
             raise _UnexpectedToken
         last = self._token_at(self._at - 1)
-        return self._text[self._token_at(first).start : last.start + len(last.text)]
+        return self._text[self._token_at(first).start : last.end]
 
     def _reified(self, extras: list[str]) -> str:
         self._at += 1

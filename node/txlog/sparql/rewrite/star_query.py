@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from txlog.model.errors import BadInput
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Edit, Token, apply_edits, significant_tokens
 from txlog.sparql.triple_terms import SUBJECT_REFUSED
 
 _STAR_RESULTS: Final = "x-sparqlstar-results"
@@ -30,8 +30,8 @@ def quoted_to_terms(query: str) -> str:
     """The query for a store of RDF 1.2. Raises :class:`BadInput` where it makes a graph with a triple as subject."""
     if "<<" not in query:
         return query
-    toks = [token for token in tokens(query) if token.kind not in ("SPACE", "COMMENT")]
-    pieces, last, opened, braces = list[str](), 0, list[bool](), ""
+    toks = significant_tokens(query)
+    edits, opened, braces = list[Edit](), list[bool](), ""
     for at, token in enumerate(toks):
         if token.kind == "MARK" and token.text in ("{", "}"):
             braces = _word_before(toks, at) if token.text == "{" else ""
@@ -45,11 +45,10 @@ def quoted_to_terms(query: str) -> str:
         else:
             changed = " )>>"
         if opened and opened[-1]:
-            pieces += (query[last : token.start], changed)
-            last = token.start + len(token.text)
+            edits.append((token.start, token.end, changed))
         if token.text == ">>" and opened:
             opened.pop()
-    return "".join([*pieces, query[last:]])
+    return apply_edits(query, edits)
 
 
 def _is_term(toks: list[Token], at: int) -> bool:

@@ -81,11 +81,6 @@ _CONTEXT_AFTER: Final[dict[str, TokenContext]] = {
 }
 
 
-def skip_trivia(toks: Sequence[Token]) -> list[Token]:
-    """The tokens without spaces and comments."""
-    return [token for token in toks if token.kind not in ("SPACE", "COMMENT")]
-
-
 def begins_with_triple(toks: Sequence[Token], at: int) -> bool:
     """Whether a group whose first significant token is ``toks[at]`` begins with a plain triple, so that it has no
     solution in an empty graph. (Not the reverse: after ``False`` a solution is possible, not certain.)"""
@@ -192,7 +187,7 @@ class TokenRewriter:
                     (self._format_string(token) if kind == "STRING" and update and "\\" in text else text, start)
                 )
                 at += 1
-            ended = toks[at - 1].start + len(toks[at - 1].text)
+            ended = toks[at - 1].end
         if self._stack:
             raise malformed_query(source, len(source), f"{self._stack[-1].close} is missing at the end")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, significant_tokens
 
 _XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 _DIRECTIONS: Final = ("ASC", "DESC")
@@ -49,10 +49,10 @@ def make_order_total(text: str) -> str:
 def _rewrite_order_by(text: str, ordered: bool) -> str:
     if "ORDER" not in text.upper():
         return text
-    toks = [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+    toks = significant_tokens(text)
     made, done, at = list[str](), 0, 0
     while at + 1 < len(toks):
-        if (_word(toks[at]), _word(toks[at + 1])) != ("ORDER", "BY"):
+        if (toks[at].word, toks[at + 1].word) != ("ORDER", "BY"):
             at += 1
             continue
         made.append(text[done : toks[at].start])
@@ -66,16 +66,12 @@ def _rewrite_order_by(text: str, ordered: bool) -> str:
     return "".join([*made, text[done:]])
 
 
-def _word(token: Token) -> str:
-    return token.text.upper() if token.kind == "WORD" else ""
-
-
 def skip_order_condition(toks: Sequence[Token], at: int) -> int:
     """The index after the condition that begins at ``at``; ``at`` where none does."""
     kind, text, _ = toks[at]
     if kind == "VARIABLE":
         return at + 1
-    if _word(toks[at]) in _CLAUSE_ENDS or not (kind in ("WORD", "IRI", "PNAME") or text == "("):
+    if toks[at].word in _CLAUSE_ENDS or not (kind in ("WORD", "IRI", "PNAME") or text == "("):
         return at
     depth, end = 0, at
     while end < len(toks):
@@ -88,9 +84,9 @@ def skip_order_condition(toks: Sequence[Token], at: int) -> int:
 
 
 def _sort_keys(text: str, toks: Sequence[Token]) -> list[str]:
-    direction = _word(toks[0])
+    direction = toks[0].word
     asked = toks[1:] if direction in _DIRECTIONS else toks
-    if not asked or any(_word(token) in _NO_KEYS for token in asked):
+    if not asked or any(token.word in _NO_KEYS for token in asked):
         return []
-    key = text[asked[0].start : asked[-1].start + len(asked[-1].text)]
+    key = text[asked[0].start : asked[-1].end]
     return [f"{direction or 'ASC'}({each.format(key)})" for each in _KEYS]

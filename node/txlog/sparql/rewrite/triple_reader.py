@@ -36,7 +36,8 @@ class TriplePattern(NamedTuple):
 
 class PropertyPath(NamedTuple):
     """``kind``: ``step`` (``text``: a term), ``other`` (a step by any term but those in ``text``, which commas
-    separate), ``inverse``, ``sequence``, ``alternative`` or ``any`` (of any length)."""
+    separate), ``inverse``, ``sequence``, ``alternative`` or ``any`` (of any length; ``text``: the mark ``*``, ``+`` or
+    ``?``)."""
 
     kind: str
     text: str = ""
@@ -123,7 +124,7 @@ class TripleReader(TokenCursor):
             return token.text, at + 1
         if token.kind in TERM_KINDS or token.text in ("true", "false"):
             return token.text, at + 1
-        if mark in ("+", "-"):
+        if mark in ("+", "-") and self._token_at(at + 1).kind == "NUMBER":
             return mark + self._token_at(at + 1).text, at + 2
         if mark == "[":
             name = self.fresh.draw()
@@ -192,7 +193,7 @@ class TripleReader(TokenCursor):
         else:
             raise UnsupportedPattern(token.text or "the end")
         if self._mark_at(at) in ("*", "+", "?") and not self._is_signed_number(at):
-            return PropertyPath("any"), at + 1
+            return PropertyPath("any", self._mark_at(at), (path,)), at + 1
         return path, at
 
     def _negated_set(self, at: int) -> tuple[PropertyPath, int]:

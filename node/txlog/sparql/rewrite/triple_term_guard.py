@@ -22,7 +22,7 @@ from txlog.sparql.rewrite.triple_reader import (
     TripleReader,
     UnsupportedPattern,
 )
-from txlog.sparql.tokens import END, Token, TokenCursor, tokens
+from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens, tokens
 
 _OPENS: Final = "<<("
 _GROUP_WORDS: Final = ("BIND", "GRAPH", "OPTIONAL", "UNION", "MINUS", "WHERE")
@@ -33,7 +33,7 @@ def guard_triple_terms(text: str) -> str:
     """One operation of an update, which parses, with such variables compared. Others stay as they are."""
     if _OPENS not in text:
         return text
-    toks = [token for token in tokens(text) if token.kind not in ("SPACE", "COMMENT")]
+    toks = significant_tokens(text)
     depth = 0
     for at, token in enumerate(toks):
         depth += {"{": 1, "}": -1}.get(token.text, 0) if token.kind == "MARK" else 0
@@ -72,7 +72,7 @@ class _TermReader(TripleReader):
         start = self._token_at(at).start
         path, at = super()._verb(at)
         last = self._token_at(at - 1)
-        written = self._text[start : last.start + len(last.text)]
+        written = self._text[start : last.end]
         return PropertyPath("step" if path.kind == "step" else "other", written), at
 
     def _triple_term(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
@@ -213,7 +213,7 @@ class _PatternScan(TokenCursor):
         if self._guarded is not None:
             last = self._token_at(at - 1)
             new = " ".join(self._written(triple, exists) for triple in triples)
-            self._changes.append((self._token_at(first).start, last.start + len(last.text), new))
+            self._changes.append((self._token_at(first).start, last.end, new))
         return at
 
     def _note_end(self, term: str) -> None:

@@ -106,7 +106,7 @@ def match_any_named_graph(pattern: Sequence[Token]) -> list[Token]:
     return [
         *(Token(kinds.get(text, "WORD"), text, at) for text in before),
         *pattern,
-        *(Token("MARK", "}", pattern[-1].start + len(pattern[-1].text)) for _ in range(2)),
+        *(Token("MARK", "}", pattern[-1].end) for _ in range(2)),
     ]
 
 
@@ -149,7 +149,7 @@ def rewrite_for_union(
 
 
 def _braced(inside: Sequence[Token], at: int) -> list[Token]:
-    end = inside[-1].start + len(inside[-1].text) if inside else at
+    end = inside[-1].end if inside else at
     return [Token("MARK", "{", at), *inside, Token("MARK", "}", end)]
 
 

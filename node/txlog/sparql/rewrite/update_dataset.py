@@ -16,10 +16,9 @@ from typing import Final, NamedTuple
 
 from txlog.model.quads import split_graph
 from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, CoveredPattern, PatternWriter, variable_name
-from txlog.sparql.rewrite.token_rewriter import skip_trivia
 from txlog.sparql.rewrite.triple_reader import FreshVariables, TriplePattern, TripleReader, UnsupportedPattern
 from txlog.sparql.rewrite.union_semantics import has_term_outside_graph
-from txlog.sparql.tokens import Token, tokens
+from txlog.sparql.tokens import Token, significant_tokens
 
 ABSENT: Final = "<urn:txlog:absent>"
 """Stands for an unbound variable. A quad that held it would be found in vain: its template has the variable."""
@@ -144,7 +143,7 @@ def parse_operation(toks: Sequence[Token]) -> ParsedOperation | None:
 def apply_dataset(text: str, request: RequestDataset | None) -> str:
     """A normalised operation (full IRIs, valid) in plain SPARQL, with the graphs that RDF4J would give it. Operations
     without a pattern are returned unchanged. Raises :class:`UnsupportedPattern`."""
-    toks = skip_trivia(tokens(text))
+    toks = significant_tokens(text)
     operation = parse_operation(toks)
     if operation is None:
         return text
@@ -312,7 +311,7 @@ class _Writer:
 
 
 def _slice(text: str, toks: Sequence[Token]) -> str:
-    return text[toks[0].start : toks[-1].start + len(toks[-1].text)] if toks else ""
+    return text[toks[0].start : toks[-1].end] if toks else ""
 
 
 def _join_quads(quads: Sequence[tuple[str, str]]) -> str:
