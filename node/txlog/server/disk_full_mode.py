@@ -60,7 +60,7 @@ class DiskFullMode:
         self._stable = stable
         self._log = log
         self.router = Router(
-            RouteTable(with_roles(self._routes(), guard)),
+            RouteTable(with_roles(self._routes(), guard, config.repository)),
             log,
             guard,
             self._unavailable,

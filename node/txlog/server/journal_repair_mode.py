@@ -52,7 +52,10 @@ class JournalRepairMode:
         self._changed = asyncio.Event()
         self._error: BaseException | None = None
         self.router = Router(
-            RouteTable(with_roles([*links.routes(), *self._routes()], guard)), log, guard, self._unavailable
+            RouteTable(with_roles([*links.routes(), *self._routes()], guard, config.repository)),
+            log,
+            guard,
+            self._unavailable,
         )
 
     def _routes(self) -> list[Route]:
