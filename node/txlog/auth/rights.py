@@ -5,18 +5,15 @@ Text, as in the users file: ``reader``, or ``reader:stock``, or several of them 
 
 from __future__ import annotations
 
-import re
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from txlog.auth.roles import Role
+from txlog.config.repository_names import is_repository_name
 
 ROLES_BY_NAME: Final = {role.label: role for role in Role}
 REPOSITORIES_MAX: Final = 16
 """Repositories that one user's rights name; a cluster has no more."""
-_REPOSITORY: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
-_RESERVED: Final = frozenset({"system"})
-"""The log that names the repositories: its administrators are those of the whole cluster."""
 
 
 class Scope(Enum):
@@ -74,7 +71,7 @@ def parse_rights(text: str, *, by_repository: bool) -> Rights:
             continue
         if not by_repository:
             raise BadRights("expected a role for all repositories: one for a named repository is a preview")
-        if not _REPOSITORY.fullmatch(repository) or repository.lower() in _RESERVED:
+        if not is_repository_name(repository):
             raise BadRights("expected ROLE:REPOSITORY with the name of a repository, not `system`")
         if repository in named:
             raise BadRights("expected each repository once")

@@ -138,7 +138,7 @@ class RepositoryRequests:
 
     def _describe(self, record: RepositoryRecord) -> dict[str, Any]:
         wanted_by = sorted(name or "request" for name in record.wanted_by)
-        found = self._describe_log(record.number, record.name, wanted_by, self._further.failed.get(record.number))
+        found = self._describe_log(record.number, record.name, wanted_by, self._further.reason(record.number))
         if record.state is not RepositoryState.FOUNDED:
             found["state"] = record.state.value
         return found
