@@ -39,6 +39,13 @@ def list_repositories(cluster: ClusterOptions) -> None:
         ],
         "no repositories",
     )
+    lacking = [one["name"] for one in found["repositories"] if one["workers"]["of"] and not one["workers"]["working"]]
+    if lacking:
+        print_line(
+            f"no worker of {', '.join(lacking)} works in this master's data centre: reads get 503 there, and writes "
+            "go on; see txlog status",
+            style="yellow",
+        )
     if found["behind"]:
         print_line(
             "this master does not reach a majority, or its system log is closed: it may lack some", style="yellow"
