@@ -229,9 +229,10 @@ async def test_rights_are_by_name_and_outlive_the_repository(guarded_two: Cluste
     await until(lambda: 2 not in guarded_two.app(0).logs)
 
     async def is_gone() -> bool:
-        return (await send(guarded_two, "bob", "GET", "/repositories/stock/size"))[0] == 404
+        return "unknown repository stock" in (await send(guarded_two, "dan", "GET", "/repositories/stock/size"))[1]
 
     await until(is_gone)
+    assert (await send(guarded_two, "bob", "GET", "/repositories/stock/size"))[0] == 404
     assert (await send(guarded_two, "cat", "GET", "/repositories/stock/size"))[0] == 403
     await make(guarded_two, "stock")
     await all_open(guarded_two, number=3)
