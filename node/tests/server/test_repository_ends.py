@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pyoxigraph as ox
 import pytest
 from master_cluster import Cluster, until
 from test_further_log_faults import catalogue, further, opened
 from test_log_links import FURTHER, write
+from test_repository_config import OLD
 from test_several_repositories import (
     ANYBODY,
     LIST,
@@ -31,7 +34,9 @@ from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.errors import Fatal, JournalBroken, JournalFull, Unavailable
 from txlog.server import log_opener
 from txlog.server.disk_space import is_disk_full
+from txlog.server.frontdoor.result_formats import BINARY
 from txlog.server.peers.envelope_router import EnvelopeLinks
+from txlog.sparql.formats.rdf4j_binary import write_rdf
 from txlog.system.catalogue import EndRemoval
 
 ACCEPTED = {"TxLog-Durability": "accepted"}
@@ -266,3 +271,29 @@ async def test_writes_in_flight_are_answered_while_their_repository_is_removed_a
         demo = cluster.app(at).first.loop.durability.stable.value
         assert demo == 0, "nothing of it came into the first repository"
     assert cluster.ended == []
+
+
+# A creation
+
+
+async def test_a_repository_is_created_as_the_java_client_of_rdf4j_does_it(
+    clusters: Callable[..., Cluster],
+) -> None:
+    """It sends binary RDF, without a length."""
+    several = clusters(2, **ANYBODY)
+    await start_all(several)
+    out = io.BytesIO()
+    write_rdf(list(ox.parse(OLD, ox.RdfFormat.TURTLE)), out)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield out.getvalue()
+
+    url = several.url(0, "/repositories/stock")
+    async with several.session.put(url, data=body(), headers={"Content-Type": BINARY}) as answer:
+        assert answer.status == 204, await answer.text()
+    await all_open(several)
+    assert await write(several, 1, "stock", 1) == 204
+    await several.get(0, "/repositories/stock/config")
+    await several.get(0, "/repositories/none/config", 404)
+    async with several.session.post(several.url(0, "/repositories/stock/config"), data=out.getvalue()) as answer:
+        assert answer.status == 405

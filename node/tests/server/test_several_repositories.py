@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import shutil
@@ -11,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import pyoxigraph as ox
 import pytest
 from master_cluster import Cluster, until
 from test_log_links import FURTHER, log_of, write
@@ -26,9 +24,7 @@ from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.errors import Fatal
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet
-from txlog.server.frontdoor.result_formats import BINARY
 from txlog.server.log_service import LogService
-from txlog.sparql.formats.rdf4j_binary import write_rdf
 
 ANYBODY = {"repositories": {"create": "anybody"}}
 LIST = "/txlog/repositories"
@@ -525,22 +521,3 @@ async def test_a_cluster_with_one_repository_has_no_system_log(clusters: Callabl
     assert (await cluster.get(0, LIST))["operational"] == "full"
     await delete(cluster, 0, f"{LIST}/stock", 404)
     await delete(cluster, 0, f"{LIST}/demo", 409)
-
-
-async def test_a_repository_is_created_as_the_java_client_of_rdf4j_does_it(several: Cluster) -> None:
-    """It sends binary RDF, without a length."""
-    out = io.BytesIO()
-    write_rdf(list(ox.parse(OLD, ox.RdfFormat.TURTLE)), out)
-
-    async def body() -> AsyncIterator[bytes]:
-        yield out.getvalue()
-
-    url = several.url(0, "/repositories/stock")
-    async with several.session.put(url, data=body(), headers={"Content-Type": BINARY}) as answer:
-        assert answer.status == 204, await answer.text()
-    await all_open(several)
-    assert await write(several, 1, "stock", 1) == 204
-    await several.get(0, "/repositories/stock/config")
-    await several.get(0, "/repositories/none/config", 404)
-    async with several.session.post(several.url(0, "/repositories/stock/config"), data=out.getvalue()) as answer:
-        assert answer.status == 405
