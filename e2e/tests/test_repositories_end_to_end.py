@@ -216,3 +216,44 @@ def is_alone(cluster: Catalogue, at: int) -> bool:
 def stop_store(cluster: Catalogue, name: str) -> None:
     """Stops the process of a store, as one that hangs: no request of it is answered."""
     os.kill(int(cluster.state.read("processes.json")[name]["pid"]), signal.SIGSTOP)
+
+
+def test_each_repository_is_backed_up_and_rebuilt_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXLOG_PREVIEWS", "repositories")
+    target = tmp_path / "backups"
+    target.mkdir()
+    policy = f"  backup: {{target: {{folder: {{path: {target}}}}}, schedule: '@every 4s', keep: 2}}\n"
+    cluster = Catalogue(tmp_path)
+
+    def backed_up() -> dict[str, str]:
+        """By repository, the first one an empty text: the name of the last backup."""
+        found = cluster.status()["backups"]
+        return {each.get("repository", ""): each["last"]["name"] for each in found if "name" in each.get("last", {})}
+
+    try:
+        cluster.up(ONE + STOCK + policy)
+        cluster.wait_served("catalogue", "stock")
+        cluster.write(0, "catalogue", "urn:c1")
+        cluster.write(1, "stock", "urn:s1")
+        wait_until("both have backups", SERVED_S, lambda: set(backed_up()) == {"", "stock"})
+        made = json.loads(cluster.run("backup", "create", "--repository", "stock", "--name", "mine", "--json"))
+        assert (made["target"], made["registered"]) == (f"{target}/_repositories/stock", True)
+        listed = json.loads(cluster.run("backup", "list", "--repository", "stock", "--json"))
+        assert {each["manifest"]["cluster"] for each in listed if each["manifest"]} == {made["cluster"]}
+        first = json.loads(cluster.run("backup", "list", "--json"))
+        assert made["cluster"] not in {each["manifest"]["cluster"] for each in first if each["manifest"]}
+        cluster.write(0, "stock", "urn:s2")
+        words = ("worker", "rebuild", "uk-stock-worker-1", "--repository", "stock", "--from", "mine", "--yes")
+        cluster.run(*words)
+        wait_until("stock is whole again", SERVED_S, lambda: cluster.store("stock") == ["urn:s1", "urn:s2"])
+        assert cluster.store("") == ["urn:c1"]
+
+        stop_store(cluster, "uk-stock-worker-1")
+        wait_until("stock has no worker", SERVED_S, lambda: not cluster.serves("catalogue", "stock"))
+        assert cluster.listed(cluster.masters[0])["stock"]["workers"] == {"working": 0, "of": 1}
+        assert "no worker of stock works" in " ".join(cluster.run("repository", "list").split())
+        cluster.write(0, "catalogue", "urn:c2")
+        assert cluster.store("") == ["urn:c1", "urn:c2"]
+    finally:
+        if cluster.folder.exists():
+            cluster.run("down")

@@ -259,7 +259,7 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "fast-read-of-a-stranger",
         f"{_ROOM}/fast_path.py",
-        "            if guard is not None and not guard.may_read(head.authorization):\n",
+        "            if guard is not None and not guard.may_read(head.authorization, log.name):\n",
         "            if False:\n",
         f"{_FAST_READS}::test_only_known_readers_are_answered",
     ),

@@ -6,6 +6,7 @@ import pytest
 
 from txlog.auth import (
     BadUsers,
+    Rights,
     Role,
     UserDatabase,
     add_user,
@@ -36,11 +37,11 @@ def test_a_password_fits_its_hash_alone() -> None:
 def test_users_by_token_and_password() -> None:
     text = add_user(add_user("", "ann", Role.WRITER, hash_token(TOKEN)), "ann", Role.WRITER, hash_password("secret 1"))
     users = UserDatabase(parse_users_file(text, "users"), own_token="own")
-    assert users.authenticate_token(TOKEN) == ("ann", Role.WRITER)
-    assert users.authenticate_token("own") == ("txlog", Role.ADMIN)
+    assert users.authenticate_token(TOKEN) == ("ann", Rights(Role.WRITER))
+    assert users.authenticate_token("own") == ("txlog", Rights(Role.ADMIN))
     assert users.authenticate_token("") is None
     assert users.authenticate_token(TOKEN[:-1]) is None
-    assert users.authenticate_password("ann", b"secret 1") == ("ann", Role.WRITER)
+    assert users.authenticate_password("ann", b"secret 1") == ("ann", Rights(Role.WRITER))
     assert users.authenticate_password("ann", b"secret 2") is None
     assert UserDatabase([]).authenticate_token("") is None
 

@@ -6,9 +6,10 @@ import json
 import stat
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
-from txlog.auth import Role, UserDatabase, parse_users_file
+from txlog.auth import Rights, Role, UserDatabase, parse_users_file
 from txlog.cli.main import app
 from txlog.local.state_folder import StateFolder
 
@@ -27,8 +28,8 @@ def test_users_come_and_go(tmp_path: Path) -> None:
     code, token = run("add", "loader", "--role", "writer", "--token", *state)
     assert code == 0, token
     users = UserDatabase(parse_users_file(file.read_text(), "users"))
-    assert users.authenticate_token(token.strip()) == ("loader", Role.WRITER)
-    assert users.authenticate_password("ann", b"correct horse") == ("ann", Role.ADMIN)
+    assert users.authenticate_token(token.strip()) == ("loader", Rights(Role.WRITER))
+    assert users.authenticate_password("ann", b"correct horse") == ("ann", Rights(Role.ADMIN))
     assert "correct horse" not in file.read_text()
     assert token.strip() not in file.read_text()
     found = json.loads(run("list", "--json", *state)[1])
@@ -54,3 +55,19 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path) -> None:
         code, found = run(*words, *given, stdin="short\n")
         assert (code, said in found) == (1, True), (words, found)
     assert not file.exists()
+
+
+def test_a_role_for_named_repositories_is_a_preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ("--file", str(tmp_path / "users"))
+    code, said = run("add", "ann", "--role", "reader:stock", "--token", *given)
+    assert (code, "is a preview" in said) == (1, True), said
+    monkeypatch.setenv("TXLOG_PREVIEWS", "repositories")
+    for role, wrong in (("reader:", "the name of a repository"), ("reader:a,reader:a", "once"), ("x:a", "reader,")):
+        code, said = run("add", "ann", "--role", role, "--token", *given)
+        assert (code, wrong in said) == (1, True), (role, said)
+    assert not (tmp_path / "users").exists()
+    assert run("add", "ann", "--role", "reader,writer:stock", "--token", *given)[0] == 0
+    monkeypatch.delenv("TXLOG_PREVIEWS")
+    [found] = json.loads(run("list", "--json", *given)[1])
+    assert (found["name"], found["role"]) == ("ann", "reader,writer:stock")
+    assert run("remove", "ann", *given)[0] == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, load_manifests
-from txlog.config.process_config import FolderConfig, PipelineConfig
+from txlog.config.process_config import BackupJobConfig, FolderConfig, PipelineConfig
 from txlog.local.config_files import write_config_files
 from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
 from txlog.local.repository_plan import planned_records
@@ -64,6 +64,33 @@ def test_duties_of_each_repository_are_its_own(state: StateFolder, tmp_path: Pat
     uk, us = (FolderConfig(folder=state.split_backups(group)) for group in ("uk.stock", "us.stock"))
     assert (duties.data_center, duties.target, duties.others) == ("uk", uk, [us])
     assert duties.masters[0] == f"{plan.duty_configs['uk'].masters[0]}/txlog/repositories/Stock"
+
+
+def test_backups_of_a_repository_are_those_of_the_first_one_in_a_folder_of_its_own(
+    state: StateFolder, tmp_path: Path
+) -> None:
+    policy = "  backup: {target: {folder: {path: /b}}, schedule: '@every 1h', keep: 3, incremental: true}\n"
+    plan = plan_of(manifests_with(tmp_path, policy + STOCK, STOCK_IN_US), state)
+    assert list(plan.backup_plans) == ["uk", "uk.stock"], "us has no target"
+    first, stock = plan.backup_plans.values()
+    assert stock.schedule == first.schedule == "@every 1h"
+    assert (stock.config.keep, stock.config.incremental) == (3, True)
+    assert stock.config.target == FolderConfig(folder=Path("/b"), repository="Stock")
+    assert stock.config.masters == [f"{url}/txlog/repositories/Stock" for url in first.config.masters]
+    assert plan.duty_configs["uk.stock"].others == [
+        stock.config.target,
+        FolderConfig(folder=state.split_backups("us.stock")),
+    ], "a store is restored from them, too"
+    write_config_files(plan, state)
+    assert "repository" not in state.backup("uk").read_text(), "an older program reads it too"
+    assert BackupJobConfig.model_validate_json(state.backup("uk.stock").read_bytes()) == stock.config
+
+
+def test_a_repository_without_workers_here_is_not_backed_up_here(state: StateFolder, tmp_path: Path) -> None:
+    policy = "  backup: {target: {folder: {path: /b}}}\n"
+    none = "  repositories: [{name: Stock, workers: {replicas: 0}}]\n"
+    plan = plan_of(manifests_with(tmp_path, policy + none, STOCK_IN_US), state)
+    assert list(plan.backup_plans) == ["uk"]
 
 
 def test_a_data_centre_may_order_a_repository_and_hold_none_of_it(state: StateFolder, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from txlog.config.process_config import BackupJobConfig, FolderConfig, RehearsalConfig
 from txlog.local.process_plan import BackupPlan, RehearsalPlan
+from txlog.local.repository_records import LocalRepository, RepositoryRecords, write_repositories
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.state_folder import StateFolder
 
@@ -120,3 +121,50 @@ async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolde
     assert state.log("uk-rehearsal").exists()
     kept = ScheduledBackups({"uk": RehearsalPlan(config, None)}, state, kind=REHEARSALS).describe()[0]
     assert (kept["last"]["exitCode"], kept["next"]) == (1, None)
+
+
+async def test_backups_of_a_repository_end_with_it_and_one_runs_at_a_time(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = ("uk", "uk.stock", "uk.orders", "uk.gone", "us")
+    records = RepositoryRecords(
+        was_used=True,
+        repositories=[
+            LocalRepository(name=name, data_center="uk", stores=[], number=2) for name in ("Stock", "orders")
+        ],
+    )
+    write_repositories(state, records)
+    config = BackupJobConfig(data_center="uk", masters=["http://127.0.0.1:9"], target=FolderConfig(folder=state.root))
+    made = ScheduledBackups(dict.fromkeys(groups, BackupPlan(config, "@every 1s")), state)
+    assert [(each["dataCenter"], each.get("repository")) for each in made.describe()] == [
+        ("uk", None),
+        ("uk", "stock"),
+        ("uk", "orders"),
+        ("us", None),
+    ], "what was removed since has no backups"
+    running: set[str] = set()
+    most: set[frozenset[str]] = set()
+    done: list[str] = []
+
+    async def carry_out(group: str) -> None:
+        running.add(group)
+        most.add(frozenset(running))
+        if "." in group:  # it lasts until the others are due as well
+            count = done.count("uk")
+            await eventually(lambda: done.count("uk") > count)
+        running.discard(group)
+        done.append(group)
+
+    monkeypatch.setattr(made, "_carry_out", carry_out)
+    task = asyncio.create_task(made.run())
+    await eventually(lambda: {done.count(group) >= 2 for group in groups if group != "uk.gone"} == {True})
+    assert "uk.gone" not in done
+    assert not [each for each in most if {"uk.orders", "uk.stock"} <= each], "they take turns"
+    write_repositories(state, records.without(("uk", "Stock")))
+    count = done.count("uk")
+    await eventually(lambda: done.count("uk") >= count + 2)
+    stock, uk = done.count("uk.stock"), done.count("uk")
+    await eventually(lambda: done.count("uk") >= uk + 2)
+    assert done.count("uk.stock") == stock
+    task.cancel()
+    await asyncio.wait([task])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable
+
 import pyoxigraph as ox
 import pytest
 
 from txlog.model.errors import BadInput, Unsupported
 from txlog.server.frontdoor.repository_config import parse_repository_config
+from txlog.server.frontdoor.result_formats import BINARY
+from txlog.sparql.formats.rdf4j_binary import write_rdf
+from txlog.sparql.formats.rdf_json import write_rdf_json
 
 OLD = """
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
@@ -34,6 +40,16 @@ def test_it_is_read_in_either_vocabulary_and_any_form(text: str, form: ox.RdfFor
     assert body is not None
     media = f"{form.media_type}; charset=utf-8"
     assert parse_repository_config(body, media, "stock") == ("stock", "Stock of all")
+
+
+@pytest.mark.parametrize(("media", "write"), [(BINARY, write_rdf), ("application/rdf+json", write_rdf_json)])
+def test_it_is_read_in_the_forms_of_rdf4j(media: str, write: Callable[[list[ox.Quad], io.BytesIO], None]) -> None:
+    out = io.BytesIO()
+    write(list(ox.parse(OLD, ox.RdfFormat.TURTLE)), out)
+    assert parse_repository_config(out.getvalue(), media, "stock") == ("stock", "Stock of all")
+    for torn in (out.getvalue()[:40], b"", b"\0\1\2"):
+        with pytest.raises(BadInput):
+            parse_repository_config(torn, media, "stock")
 
 
 def test_turtle_is_what_has_no_media_type() -> None:

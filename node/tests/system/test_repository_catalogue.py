@@ -53,7 +53,7 @@ def test_a_repository_is_created_founded_removed_and_created_again() -> None:
     assert record == RepositoryRecord(STOCK, "stock", SETTINGS, RepositoryState.FOUNDED, b"stock", MEMBERS)
     assert made.apply(BeginRemoval(STOCK)) is None
     assert made.records[STOCK].state is RepositoryState.REMOVING
-    assert made.apply(create(number=STOCK + 1)) is CatalogueRefusal.NAME_TAKEN, "its data are still there"
+    assert made.apply(create(number=STOCK + 1)) is CatalogueRefusal.REMOVING, "its data are still there"
     assert made.apply(EndRemoval(STOCK)) is None
     assert made.find("stock") is None
     assert made.apply(create()) is CatalogueRefusal.NUMBER_TAKEN, "a number is never used again"

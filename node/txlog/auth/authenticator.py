@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from txlog.auth import BadUsers, Role, User, UserDatabase, parse_users_file
+from txlog.auth import ALL_RIGHTS, BadUsers, Rights, Role, Scope, User, UserDatabase, parse_users_file
 from txlog.auth.file_fingerprint import fingerprint_files
 from txlog.model.errors import Forbidden, Unauthorized, Unavailable
 from txlog.telemetry.event_log import EventLog
@@ -35,8 +35,9 @@ FILE_BYTES_MAX: Final = 4 << 20
 
 class Authenticator:
     """The authenticator of one master. ``users_file``: in the format of :mod:`txlog.auth.users_file`.
-    ``own_token_file``: the token of TxLog's own processes. :class:`BadUsers` if a file cannot be read at the start.
-    Later the previous content stays in use, and the master logs that."""
+    ``own_token_file``: the token of TxLog's own processes. ``by_repository``: whether roles may name a repository.
+    :class:`BadUsers` if a file cannot be read at the start. Later the previous content stays in use, and the master
+    logs that."""
 
     def __init__(
         self,
@@ -44,7 +45,10 @@ class Authenticator:
         own_token_file: Path | None,
         log: EventLog,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        by_repository: bool = False,
     ) -> None:
+        self._by_repository = by_repository
         self._files = (users_file, own_token_file)
         self._log = log
         self._clock = clock
@@ -58,10 +62,10 @@ class Authenticator:
 
     # Requests
 
-    async def authorize(self, shown: str | None, role: Role) -> User:
-        """The user with these credentials (the header ``Authorization``), if the role is sufficient.
-        :class:`Unauthorized` without credentials or with wrong ones, :class:`Forbidden` for a lesser role,
-        :class:`Unavailable` while too many passwords wait."""
+    async def authorize(self, shown: str | None, role: Role, about: str | Scope) -> User:
+        """The user with these credentials (the header ``Authorization``), if it has the role for a repository, or for
+        another scope. :class:`Unauthorized` without credentials or with wrong ones, :class:`Forbidden` for a lesser
+        role, :class:`Unavailable` while too many passwords wait."""
         if shown is None:
             raise Unauthorized("this master wants to know who asks: send a password (Basic) or a token (Bearer)")
         user = self.identify_now(shown)
@@ -70,21 +74,22 @@ class Authenticator:
         if user is None:
             self._log.warning_rate_limited("WrongCredentials", "", message="a client sent a wrong password or token")
             raise Unauthorized("wrong name, password or token")
-        if user.role < role:
-            raise Forbidden(f"{user.name} is {user.role.label}; this needs {role.label}")
+        if not user.rights.allow(role, about):
+            raise Forbidden(f"{user.name} is {user.rights.label}; this needs {role.label}{_describe(user, about)}")
         return user
 
-    def may_write(self, shown: str | None) -> bool:
-        """Whether these credentials are known, without a wait, to permit writes. If False, call :meth:`authorize`."""
-        return self._has_role(shown, Role.WRITER)
+    def may_write(self, shown: str | None, repository: str) -> bool:
+        """Whether these credentials are known, without a wait, to permit writes to this repository. If False, call
+        :meth:`authorize`."""
+        return self._has_role(shown, Role.WRITER, repository)
 
-    def may_read(self, shown: str | None) -> bool:
+    def may_read(self, shown: str | None, repository: str) -> bool:
         """The same for reads."""
-        return self._has_role(shown, Role.READER)
+        return self._has_role(shown, Role.READER, repository)
 
-    def _has_role(self, shown: str | None, role: Role) -> bool:
+    def _has_role(self, shown: str | None, role: Role, repository: str) -> bool:
         user = None if shown is None else self.identify_now(shown)
-        return user is not None and user.role >= role
+        return user is not None and user.rights.allow(role, repository)
 
     def identify_now(self, shown: str) -> User | None:
         """The user, if it is known at once: by a token, or by a password that was correct recently."""
@@ -158,11 +163,26 @@ class Authenticator:
     def _load(self) -> UserDatabase:
         users_file, own_token_file = self._files
         assert users_file is not None, "made without a file of users"
-        lines = parse_users_file(_read_text(users_file), str(users_file))
+        lines = parse_users_file(_read_text(users_file), str(users_file), by_repository=self._by_repository)
         own = _read_text(own_token_file).strip() if own_token_file is not None else None
         if own == "":
             raise BadUsers(f"{own_token_file}: expected a token, a line of text")
         return UserDatabase(lines, own)
+
+
+async def list_rights(guard: Authenticator | None, shown: str | None) -> Rights:
+    """What these credentials may do. Without ``guard`` every client may do everything. For the errors see
+    :meth:`Authenticator.authorize`."""
+    if guard is None:
+        return ALL_RIGHTS
+    return (await guard.authorize(shown, Role.READER, Scope.ANY_REPOSITORY)).rights
+
+
+def _describe(user: User, about: str | Scope) -> str:
+    """What the role is needed for, where the user's roles are for named repositories."""
+    if not user.rights.by_repository or about is Scope.ANY_REPOSITORY:
+        return ""
+    return " of all repositories" if isinstance(about, Scope) else f" of {about[:80]}"
 
 
 def _read_text(file: Path) -> str:

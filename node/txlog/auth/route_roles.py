@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from txlog.auth.rights import Scope
 from txlog.auth.roles import Role
 
 _REPOSITORY_PREFIX = re.compile(r"^(?:/rdf4j-server)?/repositories/[^/]+")
@@ -49,6 +50,8 @@ _READER_ROUTES: Final = (
     ("GET", "/txlog/sites"),
     ("GET", "/txlog/openapi.json"),
     ("GET", "/txlog/transactions/{txid}"),
+    ("GET", "/txlog/repositories"),
+    ("GET", "/txlog/repositories/{name}"),
 )
 _WRITER_ROUTES: Final = (
     # Creates nothing: a client that creates its repository if it is missing learns that it exists.
@@ -122,6 +125,37 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/jolokia/"),
     ("GET", "/jolokia/{path*}"),
 )
+_ANY_REPOSITORY_ROUTES: Final = frozenset(
+    {
+        ("GET", "/protocol"),
+        ("GET", "/txlog/openapi.json"),
+        # They show the repositories that the client may read.
+        ("GET", "/repositories"),
+        ("GET", "/txlog/repositories"),
+        ("GET", "/txlog/repositories/{name}"),
+    }
+)
+_ADMIN_OF_ONE_ROUTES: Final = frozenset(
+    {
+        ("GET", "/txlog/log"),
+        ("GET", "/txlog/watch"),
+        ("GET", "/txlog/doorbell"),
+        ("GET", "/txlog/traces"),
+        ("GET", "/txlog/workers"),
+        ("POST", "/txlog/skip/{txid}"),
+        ("GET", "/txlog/duties"),
+        ("GET", "/txlog/duties/{id}"),
+        ("GET", "/txlog/restore-points"),
+        ("POST", "/txlog/restore-points"),
+        ("GET", "/txlog/splits"),
+        ("GET", "/txlog/branches"),
+        ("GET", "/txlog/branches/{view}"),
+        ("GET", "/txlog/settings"),
+        ("GET", "/txlog/configuration"),
+    }
+)
+"""What an administrator of one repository may do there. All else of an administrator is about masters, stores by their
+URLs, or what processes of TxLog report: it needs one of the whole cluster."""
 _ROLE_BY_ROUTE: Final = {
     **dict.fromkeys(_READER_ROUTES, Role.READER),
     **dict.fromkeys(_WRITER_ROUTES, Role.WRITER),
@@ -140,6 +174,16 @@ def required_role(method: str, path: str) -> Role | None:
     administrator."""
     known = _route_key(method, path)
     return None if known in PUBLIC_ROUTES else _ROLE_BY_ROUTE.get(known, Role.ADMIN)
+
+
+def route_scope(method: str, path: str, repository: str | None) -> str | Scope:
+    """What the role for a route has to be about. ``path`` in the form of a route; ``repository``: whose route it is,
+    None for one of the whole process."""
+    key = _route_key(method, path)
+    if key in _ANY_REPOSITORY_ROUTES:
+        return Scope.ANY_REPOSITORY
+    is_of_cluster = required_role(method, path) is Role.ADMIN and key not in _ADMIN_OF_ONE_ROUTES
+    return Scope.CLUSTER if repository is None or is_of_cluster else repository
 
 
 def is_known_route(method: str, path: str) -> bool:

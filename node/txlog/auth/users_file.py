@@ -1,4 +1,5 @@
-"""The users file: a line for each secret, ``NAME ROLE HASH``; ``#`` begins a comment.
+"""The users file: a line for each secret, ``NAME ROLE HASH``; ``#`` begins a comment. ``ROLE``: see
+:mod:`txlog.auth.rights`.
 
 A name may have several lines. A new password or token is thus valid together with the old one until every client has
 it. Errors name the line and never its content.
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from txlog.auth.rights import ALL_RIGHTS, BadRights, Rights, parse_rights
 from txlog.auth.roles import Role
 from txlog.auth.secret_hashes import DUMMY_HASH, ScryptHash, Sha256Hash, parse_hash, token_digest
 from txlog.model.errors import BadInput, NotFound
@@ -18,7 +20,6 @@ from txlog.model.errors import BadInput, NotFound
 NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 INTERNAL_USER: Final = "txlog"
 """The user of TxLog's own processes: pipeline, supervisor, duties, command line."""
-ROLES_BY_NAME: Final = {role.label: role for role in Role}
 LINES_MAX: Final = 10_000
 
 
@@ -27,10 +28,10 @@ class BadUsers(BadInput):
 
 
 class User(NamedTuple):
-    """A user and the role of the secret that it has shown."""
+    """A user and its rights."""
 
     name: str
-    role: Role
+    rights: Rights
 
 
 class UserDatabase:
@@ -45,7 +46,7 @@ class UserDatabase:
             else:
                 self._tokens.append((user, secret.digest))
         if own_token is not None:
-            self._tokens.append((User(INTERNAL_USER, Role.ADMIN), token_digest(own_token)))
+            self._tokens.append((User(INTERNAL_USER, ALL_RIGHTS), token_digest(own_token)))
 
     def authenticate_token(self, token: str) -> User | None:
         """The user with this token. Every token is compared, so that the time reveals nothing."""
@@ -59,16 +60,19 @@ class UserDatabase:
         """The user with this name and password. Slow on purpose, and as slow for an unknown name: call it in a
         thread."""
         found = None
-        for user, hashed in self.passwords.get(name, [(User("", Role.READER), DUMMY_HASH)]):
+        for user, hashed in self.passwords.get(name, [(User("", Rights(None)), DUMMY_HASH)]):
             if hashed.matches(password) and user.name:
                 found = user
         return found
 
 
-def parse_users_file(text: str, where: str) -> list[tuple[User, ScryptHash | Sha256Hash]]:
-    """The lines of a file; ``where`` names it in errors. :class:`BadUsers` for the first line that is not valid."""
+def parse_users_file(
+    text: str, where: str, *, by_repository: bool = False
+) -> list[tuple[User, ScryptHash | Sha256Hash]]:
+    """The lines of a file; ``where`` names it in errors. ``by_repository``: whether roles may name a repository.
+    :class:`BadUsers` for the first line that is not valid."""
     found: list[tuple[User, ScryptHash | Sha256Hash]] = []
-    roles: dict[str, Role] = {}
+    known: dict[str, Rights] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("#", 1)[0].split()
         if not words:
@@ -81,23 +85,25 @@ def parse_users_file(text: str, where: str) -> list[tuple[User, ScryptHash | Sha
             raise BadUsers(
                 f"{at}: expected a name of letters, digits and . _ @ - (at most 64), other than {INTERNAL_USER}"
             )
-        role, secret = ROLES_BY_NAME.get(word), parse_hash(hashed)
-        if role is None:
-            raise BadUsers(f"{at}: expected reader, writer or admin behind the name")
+        try:
+            rights = parse_rights(word, by_repository=by_repository)
+        except BadRights as wrong:
+            raise BadUsers(f"{at}: {wrong}") from None
+        secret = parse_hash(hashed)
         if secret is None:
             raise BadUsers(f"{at}: expected a hash, $scrypt$… of a password or $sha256$… of a token (txlog user add)")
-        if roles.setdefault(name, role) is not role:
+        if known.setdefault(name, rights) != rights:
             raise BadUsers(f"{at}: expected the same role in every line of that name")
-        found.append((User(name, role), secret))
+        found.append((User(name, rights), secret))
         if len(found) > LINES_MAX:
             raise BadUsers(f"{at}: expected at most {LINES_MAX} lines")
     return found
 
 
-def add_user(text: str, name: str, role: Role, hashed: str) -> str:
+def add_user(text: str, name: str, rights: Role | Rights, hashed: str) -> str:
     """The file with one more line. :class:`BadUsers` if the result would not be valid."""
-    more = f"{text.rstrip()}\n{name} {role.label} {hashed}\n".lstrip("\n")
-    parse_users_file(more, "users")
+    more = f"{text.rstrip()}\n{name} {rights.label} {hashed}\n".lstrip("\n")
+    parse_users_file(more, "users", by_repository=True)
     return more
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from txlog.backup.folder_target import FolderTarget
+from txlog.backup.nested_target import NestedTarget
 from txlog.backup.stored_object import StoredObject
 from txlog.config.process_config import FolderConfig, S3Config, TargetConfig
 
@@ -46,6 +47,11 @@ class BackupTarget(Protocol):
 def open_target(config: TargetConfig) -> BackupTarget:
     """Opens a target without a request; a folder must exist. :class:`~txlog.model.errors.BadInput` for an unusable
     configuration."""
+    outer = _open_whole(config)
+    return outer if config.repository is None else NestedTarget(outer, config.repository)
+
+
+def _open_whole(config: TargetConfig) -> BackupTarget:
     if isinstance(config, FolderConfig):
         return FolderTarget(config.folder)
     assert isinstance(config, S3Config)

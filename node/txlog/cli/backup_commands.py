@@ -37,6 +37,7 @@ from txlog.backup.backup_registration import register_backups
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
+from txlog.cli.repository_scope import RepositoryOption, find_repository, nested_name
 from txlog.cli.tables import (
     Row,
     colour_state,
@@ -70,6 +71,7 @@ def create_backup(
         bool, typer.Option("--incremental", help="what the log has changed since the backup before, where possible")
     ] = False,
     wait: Annotated[float, typer.Option(help="seconds until the worker must be at the index")] = 60.0,
+    repository: RepositoryOption = None,
     *,
     target: TargetOptions,
     cluster: ClusterOptions,
@@ -79,13 +81,13 @@ def create_backup(
         raise BadInput("--incremental: expected no --at; such a backup is at the position of a worker")
     began = time.monotonic()
     with ExitStack() as closing:
-        found = find_cluster(cluster)
+        found, nested = find_repository(cluster, repository)
         if worker is None or data_center is not None:
             where, masters = found.open_masters(data_center, closing)
             chosen = find_worker(masters, worker)
         else:
             where, masters, chosen = find_worker_by_name(found, worker, closing)
-        place = target.open(cluster.state, where)
+        place = target.open(cluster.state, where, nested)
         source = open_source_worker(chosen, masters, closing)
         request = BackupRequest(
             read_cluster_id(masters), where, "manual", "held" if held else "normal", name=name, at=at, deadline_s=wait
@@ -127,13 +129,14 @@ def merge_backups(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of an incremental backup")],
     as_: Annotated[str | None, typer.Option("--as", help="default: from position and time")] = None,
     data_center: DataCenterOption = None,
+    repository: RepositoryOption = None,
     *,
     target: TargetOptions,
     local: LocalOptions,
 ) -> None:
     """Make a full backup of an incremental one and those that it needs. No worker is read. The old ones stay."""
     began = time.monotonic()
-    place = target.open(local.state, data_center)
+    place = target.open(local.state, data_center, nested_name(local.state, repository))
     with progress_bars(local.json) as progress:
         made = merge_chain(place, name, BackupRequest("", "", "manual", name=as_), progress)
     seconds = time.monotonic() - began
@@ -187,12 +190,13 @@ def adopt_store(
 @register(app, "list")
 def list_backups(
     data_center: DataCenterOption = None,
+    repository: RepositoryOption = None,
     *,
     target: TargetOptions,
     local: LocalOptions,
 ) -> None:
     """List the backups of a target by position, with incomplete ones and those of other clusters."""
-    found = catalogue(target.open(local.state, data_center))
+    found = catalogue(target.open(local.state, data_center, nested_name(local.state, repository)))
     if local.json:
         show_json([_entry_to_dict(each) for each in found])
         return
@@ -231,12 +235,13 @@ def verify_backup(
         list[str] | None, typer.Argument(metavar="NAME...", help="of backups", show_default="all complete ones")
     ] = None,
     data_center: DataCenterOption = None,
+    repository: RepositoryOption = None,
     *,
     target: TargetOptions,
     local: LocalOptions,
 ) -> None:
     """Read backups and compare every byte with what was written. Exit code 1 if one differs."""
-    place = target.open(local.state, data_center)
+    place = target.open(local.state, data_center, nested_name(local.state, repository))
     wanted = names or [each.name for each in catalogue(place) if each.manifest is not None]
     results: list[dict[str, Any]] = []
     with progress_bars(local.json) as progress:
@@ -277,6 +282,7 @@ def delete_backups(
     older: Annotated[str, typer.Option(help="with --incomplete: unchanged for this long")] = "24h",
     release: Annotated[bool, typer.Option("--release", help="also backups that are held")] = False,
     data_center: DataCenterOption = None,
+    repository: RepositoryOption = None,
     *,
     target: TargetOptions,
     local: LocalOptions,
@@ -284,7 +290,7 @@ def delete_backups(
     """Delete backups by name, or unfinished ones."""
     if bool(names) == incomplete:
         raise BadInput("txlog backup delete: expected names, or --incomplete")
-    place = target.open(local.state, data_center)
+    place = target.open(local.state, data_center, nested_name(local.state, repository))
     gone = []
     if incomplete:
         try:

@@ -301,4 +301,5 @@ def _backup_row(schedule: dict[str, Any]) -> tuple[object, ...]:
     last = schedule.get("last") or {}
     result = last.get("name") or (colour_state(last["error"]) if "error" in last else "")
     why_full = f"a full one: {last['whyFull']}" if "whyFull" in last else ""
-    return schedule["dataCenter"], schedule["schedule"] or "by hand", due, result, last.get("message", why_full)
+    place = " ".join(filter(None, (schedule["dataCenter"], schedule.get("repository"))))
+    return place, schedule["schedule"] or "by hand", due, result, last.get("message", why_full)

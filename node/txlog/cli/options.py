@@ -68,17 +68,21 @@ class TargetOptions:
         ),
     ] = None
 
-    def open(self, state: Path, data_center: str | None = None) -> BackupTarget:
+    def open(self, state: Path, data_center: str | None = None, repository: str | None = None) -> BackupTarget:
         """The target that the options name. Without ``--target`` it is that of the data centre's manifest, by default
-        of the first data centre that has one. :class:`BadInput` when there is none."""
+        of the first data centre that has one. ``repository``: the part of a further one. :class:`BadInput` when there
+        is none."""
+        return open_target(self._find_config(state, data_center).model_copy(update={"repository": repository}))
+
+    def _find_config(self, state: Path, data_center: str | None) -> TargetConfig:
         if self.target is not None:
-            return open_target(self.to_config(self.target))
+            return self.to_config(self.target)
         folder = StateFolder(state)
         names = [data_center] if data_center else folder.topology().data_centers if folder.exists else []
         for name in names:
             path = folder.backup(name)
             if path.is_file():
-                return open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
+                return BackupJobConfig.model_validate_json(path.read_bytes()).target
         raise BadInput(
             "no target: the manifest has no spec.backup; name one with --target FOLDER or s3://BUCKET/PREFIX"
         )

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, register
+from txlog.cli.repository_scope import request_repositories
 from txlog.cli.tables import print_line, show_json, show_table
-from txlog.client.connection import REPOSITORIES_PATH, MasterConnection
-from txlog.client.json_calls import JsonCalls
 
 app = typer.Typer(no_args_is_help=True, help="Repositories, where the configuration of the masters allows several.")
-ANSWER_S: Final = 70.0
 NameArgument = Annotated[str, typer.Argument(help="such as stock", show_default=False)]
 
 
 @register(app, "list")
 def list_repositories(cluster: ClusterOptions) -> None:
     """List the repositories, as the first master that answers has them."""
-    found = _call(find_cluster(cluster), "GET", "", None)
+    found = request_repositories(find_cluster(cluster), "GET", "", None)
     if cluster.json:
         show_json(found)
         return
@@ -41,6 +39,13 @@ def list_repositories(cluster: ClusterOptions) -> None:
         ],
         "no repositories",
     )
+    lacking = [one["name"] for one in found["repositories"] if one["workers"]["of"] and not one["workers"]["working"]]
+    if lacking:
+        print_line(
+            f"no worker of {', '.join(lacking)} works in this master's data centre: reads get 503 there, and writes "
+            "go on; see txlog status",
+            style="yellow",
+        )
     if found["behind"]:
         print_line(
             "this master does not reach a majority, or its system log is closed: it may lack some", style="yellow"
@@ -59,7 +64,7 @@ def add_repository(
     """Create a repository at every master. The first one needs every configured master."""
     asked = {"splitRecovery": split_recovery, "splitMode": split_mode, "keyRetention": key_retention}
     body = {key: value for key, value in asked.items() if value is not None}
-    found = _call(find_cluster(cluster), "PUT", f"/{quote(name, safe='')}", body)
+    found = request_repositories(find_cluster(cluster), "PUT", f"/{quote(name, safe='')}", body)
     if cluster.json:
         show_json(found)
     elif found["state"] == "Joined":
@@ -73,23 +78,10 @@ def remove_repository(name: NameArgument, yes: YesOption = False, *, cluster: Cl
     """Remove a repository at every master. Each keeps the journal under another name."""
     if not yes:
         typer.confirm(f"{name} takes no more reads and writes, at every master. Remove it?", abort=True)
-    found = _call(find_cluster(cluster), "DELETE", f"/{quote(name, safe='')}", None)
+    found = request_repositories(find_cluster(cluster), "DELETE", f"/{quote(name, safe='')}", None)
     if cluster.json:
         show_json(found)
     elif found is None:
         print_line(f"{name} is removed")
     else:
         print_line(f"{name} is being removed; see txlog repository list", style="yellow")
-
-
-def _call(found: CliCluster, method: str, path: str, body: object) -> Any:
-    """Of the first master that answers at all. A change is not repeated at another one: the answer would be about the
-    first try."""
-    url = found.ask_first(lambda master: (master.status(), master.url)[1])
-    connection = MasterConnection(url, timeout_s=ANSWER_S)
-    try:
-        return JsonCalls(connection).call(
-            method, f"{REPOSITORIES_PATH}{path}", object, body=body, repeatable=method == "GET"
-        )
-    finally:
-        connection.close()

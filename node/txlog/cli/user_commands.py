@@ -10,7 +10,7 @@ import typer
 
 from txlog.auth import (
     BadUsers,
-    Role,
+    Rights,
     add_user,
     generate_token,
     hash_password,
@@ -18,11 +18,12 @@ from txlog.auth import (
     parse_users_file,
     remove_user,
 )
+from txlog.auth.rights import BadRights, parse_rights
 from txlog.auth.secret_hashes import ScryptHash
-from txlog.auth.users_file import ROLES_BY_NAME
 from txlog.cli.options import LocalOptions, StateOption, register
 from txlog.cli.tables import print_line, show_json, show_table
 from txlog.config.atomic_file import write_atomically
+from txlog.config.previews import REPOSITORIES_PREVIEW, is_preview_on
 from txlog.local.state_folder import DEFAULT_FOLDER, USERS_FILE, StateFolder
 from txlog.model.errors import BadInput
 
@@ -40,7 +41,9 @@ DEFAULT_SECRET = "users"
 @register(user_app, "add")
 def add_user_command(
     name: Annotated[str, typer.Argument(help="letters, digits and . _ @ -")],
-    role: Annotated[str, typer.Option("--role", help="reader, writer or admin")],
+    role: Annotated[
+        str, typer.Option("--role", help="reader, writer or admin; several repositories: ROLE:REPOSITORY, with commas")
+    ],
     token: Annotated[bool, typer.Option("--token", help="create a token and print it once")] = False,
     stdin: Annotated[bool, typer.Option("--password-stdin", help="the password is the first line of stdin")] = False,
     secret: SecretOption = DEFAULT_SECRET,
@@ -49,15 +52,17 @@ def add_user_command(
     local: LocalOptions,
 ) -> None:
     """Add a password or a token for a name. Running masters use it within two seconds."""
-    if role not in ROLES_BY_NAME:
-        raise BadInput(f"--role {role}: expected reader, writer or admin")
+    try:
+        rights = parse_rights(role, by_repository=is_preview_on(REPOSITORIES_PREVIEW))
+    except BadRights as wrong:
+        raise BadInput(f"--role {role}: {wrong}") from None
     if token and stdin:
         raise BadInput("either --token or --password-stdin")
     path = _users_file_path(file, local.state, secret)
     text = _read_users_file(path)
     drawn = generate_token() if token else None
     hashed = hash_token(drawn) if drawn else hash_password(_read_password(stdin))
-    _write_users_file(path, add_user(text, name, ROLES_BY_NAME[role], hashed))
+    _write_users_file(path, add_user(text, name, rights, hashed))
     if local.json:
         show_json({"name": name, "role": role, "file": str(path), **({"token": drawn} if drawn else {})})
     elif drawn:
@@ -88,11 +93,11 @@ def list_users(
 ) -> None:
     """List names and roles, without secrets."""
     path = _users_file_path(file, local.state, secret)
-    found: dict[str, tuple[Role, int, int]] = {}
-    for one, hashed in parse_users_file(_read_users_file(path), str(path)):
-        _, passwords, tokens = found.get(one.name, (one.role, 0, 0))
+    found: dict[str, tuple[Rights, int, int]] = {}
+    for one, hashed in parse_users_file(_read_users_file(path), str(path), by_repository=True):
+        _, passwords, tokens = found.get(one.name, (one.rights, 0, 0))
         is_password = isinstance(hashed, ScryptHash)
-        found[one.name] = (one.role, passwords + is_password, tokens + (not is_password))
+        found[one.name] = (one.rights, passwords + is_password, tokens + (not is_password))
     if local.json:
         show_json([{"name": n, "role": r.label, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
         return

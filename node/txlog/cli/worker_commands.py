@@ -38,6 +38,7 @@ from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_comparison, print_divergence
 from txlog.cli.moment_commands import run_moment_restore
 from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
+from txlog.cli.repository_scope import RepositoryOption, find_repository
 from txlog.cli.store_commands import adopt_worker, decide_about_store
 from txlog.cli.tables import (
     colour_state,
@@ -133,6 +134,7 @@ def run_restore(
     engine: Annotated[
         str | None, typer.Option("--engine", help="of the store at a URL; default: as the store reports")
     ] = None,
+    repository: RepositoryOption = None,
     *,
     moment: MomentOptions,
     target: TargetOptions,
@@ -147,15 +149,17 @@ def run_restore(
     if moment.to is not None:
         if name is not None or adopt:
             raise BadInput("txlog restore: expected BACKUP or --to MOMENT, not both, and --adopt with BACKUP alone")
+        if repository is not None:
+            raise BadInput("txlog restore --to: expected no --repository; the first repository alone has an archive")
         run_moment_restore(moment, into, target, cluster, again=again, engine=engine)
         return
     moment.refuse_without_moment()
     if name is None or into is None:
         raise BadInput("txlog restore: expected BACKUP --into WORKER, or --to MOMENT --into URL")
-    found = find_cluster(cluster)
+    found, nested = find_repository(cluster, repository)
     began = time.monotonic()
     with ExitStack() as closing:
-        place = target.open(cluster.state)
+        place = target.open(cluster.state, repository=nested)
         progress = closing.enter_context(progress_bars(cluster.json))
         if is_url:
             _, masters = found.open_masters(None, closing)
@@ -207,6 +211,7 @@ def rebuild(
         bool, typer.Option("--discard", help="also a store that is not of this cluster (state Refused)")
     ] = False,
     yes: YesOption = False,
+    repository: RepositoryOption = None,
     *,
     target: TargetOptions,
     cluster: ClusterOptions,
@@ -217,9 +222,11 @@ def rebuild(
     if (live and (backup or target.target)) or (source and not live):
         raise BadInput("txlog worker rebuild: expected --from and --target, or --live and --source, not both")
     if discard and not (live or backup or target.target or wipe):
+        if repository is not None:
+            raise BadInput("txlog worker rebuild --discard --repository: expected --from BACKUP, or --live")
         decide_about_store(DutyKind.DISCARD, name, cluster, yes=yes)
         return
-    masters_by_site = find_cluster(cluster)
+    masters_by_site, nested = find_repository(cluster, repository)
     began = time.monotonic()
     with ExitStack() as closing:
         where, masters, found = find_worker_by_name(masters_by_site, name, closing)
@@ -227,7 +234,7 @@ def rebuild(
             typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
         chain = make_chain_check(masters)
         other = find_source_worker(masters_by_site, name, where, source, closing) if live else None
-        place = None if live else target.open(cluster.state, where)
+        place = None if live else target.open(cluster.state, where, nested)
         into = open_restore_target(found, closing)
         if wipe:
             _wipe_store(masters_by_site, into)
@@ -248,7 +255,9 @@ def rebuild(
 def _wipe_store(cluster: CliCluster, into: RestoreTarget) -> None:
     """Stop the store, remove its files, start it, wait until it answers. Only for stores that `txlog up` runs."""
     name, folder = into.name, cluster.state
-    place = next((w for w in folder.topology().workers if w.name == name), None) if folder else None
+    topology = folder.topology() if folder else None
+    known = [*topology.workers, *topology.repository_workers] if topology else []
+    place = next((w for w in known if w.name == name), None)
     if folder is None or place is None or not place.managed:
         raise BadInput(f"--wipe: {name} is not run by `txlog up` here; empty its store yourself")
     control = SupervisorClient(folder)

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.durability_specs import GraphRuleSpec
+from txlog.config.repository_names import REPOSITORY_PATTERN
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
@@ -287,16 +288,20 @@ class ExecutorsConfig(StrictModel):
 
 
 class FolderConfig(StrictModel):
-    """Backups go to an existing folder: a disk, or a volume."""
+    """Backups go to an existing folder: a disk, or a volume. ``repository``: those of a further repository, in a folder
+    of its own there."""
 
     folder: Path
+    repository: str | None = Field(default=None, pattern=REPOSITORY_PATTERN)
 
 
 class S3Config(StrictModel):
     """Backups go to an S3-compatible store. Credentials are files in ``credentials_folder``, as in a mounted Secret.
-    They are named like the environment variables (``AWS_ACCESS_KEY_ID``, …), which are used without such a folder."""
+    They are named like the environment variables (``AWS_ACCESS_KEY_ID``, …), which are used without such a folder.
+    ``repository``: as of :class:`FolderConfig`."""
 
     bucket: str
+    repository: str | None = Field(default=None, pattern=REPOSITORY_PATTERN)
     prefix: str = ""
     endpoint: str | None = None
     region: str = "us-east-1"

@@ -9,11 +9,9 @@ from pydantic_core import PydanticCustomError
 
 from txlog.config.manifest_model import ManifestModel, expected_error, list_map
 from txlog.config.previews import PREVIEWS_VARIABLE, REPOSITORIES_PREVIEW, is_preview_on
+from txlog.config.repository_names import REPOSITORY_PATTERN, SYSTEM_NAME
 from txlog.config.worker_specs import RepositoryWorkersSpec, find_engine_error
 
-REPOSITORY_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$"
-SYSTEM_NAME: Final = "system"
-"""The log that names the others has it."""
 FURTHER_MAX: Final = 15
 """A cluster has at most 16 repositories, the first one included."""
 WORKER_NAME_MAX: Final = 63

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from txlog.auth import required_role
+from txlog.auth import required_role, route_scope
 from txlog.auth.authenticator import Authenticator
 
 Request = web.BaseRequest
@@ -18,6 +18,8 @@ Response = web.StreamResponse
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 
 NO_PARAMETERS: Final[Mapping[str, str]] = {}
+UNKNOWN_REPOSITORY: Final = "repository"
+"""The name of a path's repository that no log of this process has."""
 
 
 class Route(NamedTuple):
@@ -79,10 +81,11 @@ class RouteTable:
         return None, {}, allowed
 
 
-def with_roles(routes: Iterable[Route], guard: Authenticator | None) -> list[Route]:
-    """The same routes with handlers that authenticate, each for the role of its whole path. Without ``guard`` every
-    client may do everything."""
-    return [route._replace(handler=_require_role(guard, route)) for route in routes]
+def with_roles(routes: Iterable[Route], guard: Authenticator | None, repository: str | None = None) -> list[Route]:
+    """The same routes with handlers that authenticate, each for the role of its whole path. ``repository``: whose
+    routes they are; None for those of the whole process, and for a repository that only the path names
+    (:data:`UNKNOWN_REPOSITORY`). Without ``guard`` every client may do everything."""
+    return [route._replace(handler=_require_role(guard, route, repository)) for route in routes]
 
 
 def authorization_header(request: Request) -> str | None:
@@ -92,14 +95,15 @@ def authorization_header(request: Request) -> str | None:
     return shown if shown is not None else request.headers.get("TxLog-Authorization")
 
 
-def _require_role(guard: Authenticator | None, route: Route) -> Handler:
+def _require_role(guard: Authenticator | None, route: Route, repository: str | None) -> Handler:
     """The route's handler, with authentication if the route needs it."""
     role, handler = required_role(route.method, route.path), route.handler
     if guard is None or role is None:
         return handler
 
     async def admitted(request: Request, names: Mapping[str, str]) -> Response:
-        await guard.authorize(authorization_header(request), role)
+        named = names.get(UNKNOWN_REPOSITORY) if repository is None else repository
+        await guard.authorize(authorization_header(request), role, route_scope(route.method, route.path, named))
         return await handler(request, names)
 
     return admitted

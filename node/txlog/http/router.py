@@ -20,7 +20,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
-from txlog.auth import Role, is_cross_site
+from txlog.auth import Role, Scope, is_cross_site
 from txlog.auth.authenticator import Authenticator
 from txlog.http.body_compression import DecodedBody, compress_answer, request_coding
 from txlog.http.cors import CorsPolicy, add_cors_headers, cors_headers, is_preflight, preflight_response
@@ -292,7 +292,7 @@ class Router:
         if handler is not None:
             return await handler(request, {**names, **found})
         if self._authenticator is not None:  # an unknown client must not learn which paths exist
-            await self._authenticator.authorize(authorization_header(request), Role.READER)
+            await self._authenticator.authorize(authorization_header(request), Role.READER, Scope.ANY_REPOSITORY)
         if allowed or path == "*":
             return _methods_response(request.method, allowed or _ALL_METHODS)
         if self._unavailable is not None:

@@ -51,11 +51,12 @@ def security_fields(manifest: ClusterManifest, node: str, state: StateFolder) ->
     return {field: path for field, path in found.items() if path is not None}
 
 
-def prepare_security(manifests: Sequence[ClusterManifest], state: StateFolder) -> None:
+def prepare_security(manifests: Sequence[ClusterManifest], state: StateFolder, *, by_repository: bool = False) -> None:
     """Creates what is missing and can be generated. Otherwise :class:`CannotRun` names what is missing or wrong, or
-    :class:`~txlog.auth.BadUsers` for a users file that masters would reject."""
+    :class:`~txlog.auth.BadUsers` for a users file that masters would reject. ``by_repository``: whether they accept
+    roles for named repositories."""
     for manifest in manifests:
-        _check_users(manifest, state)
+        _check_users(manifest, state, by_repository=by_repository)
     _check_tls_is_complete(manifests)
     create_certificates(manifests, state)
     for manifest in manifests:
@@ -108,12 +109,12 @@ def write_trusted_authorities(manifests: Sequence[ClusterManifest], state: State
     state.write_trusted("\n".join(texts) if texts else None)
 
 
-def _check_users(manifest: ClusterManifest, state: StateFolder) -> None:
+def _check_users(manifest: ClusterManifest, state: StateFolder, *, by_repository: bool) -> None:
     file = users_file(manifest, state)
     if file is None:
         return
     try:
-        parse_users_file(file.read_text("utf-8"), str(file))
+        parse_users_file(file.read_text("utf-8"), str(file), by_repository=by_repository)
     except (OSError, UnicodeDecodeError) as wrong:
         why = wrong.strerror if isinstance(wrong, OSError) else "not UTF-8"
         add = f"txlog user add NAME --role admin --secret {file.parent.name} --state {state.root}"

@@ -59,6 +59,7 @@ from txlog.local.repository_plan import (
     find_other_spelling,
     master_repositories,
     pipeline_repositories,
+    repository_backups,
     repository_duties,
     repository_locations,
     repository_port_names,
@@ -100,7 +101,8 @@ class ProcessPlan:
     master_configs: Mapping[str, NodeConfig]
     pipeline_configs: Mapping[str, PipelineConfig]
     backup_plans: Mapping[str, BackupPlan] = field(default_factory=dict)
-    """By data centre; only those with a target."""
+    """By data centre; only those with a target. Those of further repositories: by
+    :func:`~txlog.local.repository_plan.duty_group`."""
     duty_configs: Mapping[str, DutyJobConfig] = field(default_factory=dict)
     """By data centre, and by :func:`~txlog.local.repository_plan.duty_group` for further repositories."""
     archiver_configs: Mapping[str, ArchiverConfig] = field(default_factory=dict)
@@ -243,7 +245,8 @@ def make_plan(
         f"{manifest.data_center}-pipeline": _pipeline_config(manifest, topology, state, duties[manifest.data_center])
         for manifest in manifests
     }
-    duties |= repository_duties(topology, repositories, state)
+    backups = _backup_plans(manifests, topology, state, repositories)
+    duties |= repository_duties(topology, repositories, state, {name: each.config for name, each in backups.items()})
     stores = StorePrograms(oxigraph, java_home, fuseki, rdf4j, virtuoso)
     workers = [*topology.workers, *topology.repository_workers]
     programs = [store_program(worker, state, stores) for worker in workers if worker.managed]
@@ -271,7 +274,7 @@ def make_plan(
         links,
         nodes,
         pipelines,
-        _backup_plans(manifests, topology, state),
+        backups,
         duties,
         archivers,
         _rehearsal_plans(manifests, topology, state),
@@ -391,13 +394,15 @@ def _rehearsal_plans(
 
 
 def _backup_plans(
-    manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
+    manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder, repositories: RepositoryRecords
 ) -> dict[str, BackupPlan]:
-    return {
+    first = {
         manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
         for manifest in manifests
         if manifest.cluster.spec.backup
     }
+    further = repository_backups(topology, repositories, {dc: each.config for dc, each in first.items()})
+    return first | {group: BackupPlan(config, first[config.data_center].schedule) for group, config in further.items()}
 
 
 def _rehearsal_plan(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> RehearsalPlan | None:

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from txlog.client.connection import REPOSITORIES_PATH
 from txlog.config.manifest_reader import ClusterManifest, ManifestProblem
 from txlog.config.process_config import (
+    BackupJobConfig,
     DutyJobConfig,
     FolderConfig,
     RepositoriesConfig,
     RepositoryPipelineConfig,
+    TargetConfig,
     WorkerConfig,
 )
 from txlog.config.repository_specs import RepositorySpec, repository_label, repository_worker_names
@@ -100,12 +102,43 @@ def duty_group(data_center: str, repository: str) -> str:
     return f"{data_center}.{repository_label(repository)}"
 
 
-def repository_duties(topology: Topology, records: RepositoryRecords, state: StateFolder) -> dict[str, DutyJobConfig]:
-    """By :func:`duty_group`. Split backups of further repositories go into the state folder."""
+def _master_urls(topology: Topology, data_center: str, repository: str) -> list[str]:
+    return [f"{master.url}{REPOSITORIES_PATH}/{repository}" for master in topology.masters_of(data_center)]
+
+
+def repository_backups(
+    topology: Topology, records: RepositoryRecords, first: Mapping[str, BackupJobConfig]
+) -> dict[str, BackupJobConfig]:
+    """Backups of the further repositories that have workers, by :func:`duty_group`: as those of the first one, in a
+    folder of their own on the same target. ``first``: those of the first repository, by data centre."""
+    return {
+        duty_group(each.data_center, each.name): config.model_copy(
+            update={
+                "masters": _master_urls(topology, each.data_center, each.name),
+                "target": config.target.model_copy(update={"repository": each.name}),
+                "window_s": None,  # an archive has the first repository alone
+            }
+        )
+        for each in records.repositories
+        if each.stores and (config := first.get(each.data_center)) is not None
+    }
+
+
+def repository_duties(
+    topology: Topology,
+    records: RepositoryRecords,
+    state: StateFolder,
+    backups: Mapping[str, BackupJobConfig],
+) -> dict[str, DutyJobConfig]:
+    """By :func:`duty_group`. Split backups of further repositories go into the state folder. ``backups``: those by
+    schedule, from which a store is restored as well."""
 
     def masters(data_center: str, repository: str) -> list[str]:
-        urls = [master.url for master in topology.masters_of(data_center)]
-        return [f"{url}{REPOSITORIES_PATH}/{repository}" for url in urls]
+        return _master_urls(topology, data_center, repository)
+
+    def kept(data_centers: Sequence[str], repository: str) -> list[TargetConfig]:
+        groups = [duty_group(dc, repository) for dc in data_centers]
+        return list({repr(target): target for g in groups if g in backups for target in [backups[g].target]}.values())
 
     def target(data_center: str, repository: str) -> FolderConfig:
         return FolderConfig(folder=state.split_backups(duty_group(data_center, repository)))
@@ -118,7 +151,7 @@ def repository_duties(topology: Topology, records: RepositoryRecords, state: Sta
             data_center=each.data_center,
             masters=masters(each.data_center, each.name),
             target=target(each.data_center, each.name),
-            others=[target(dc, each.name) for dc in others],
+            others=[*kept([each.data_center], each.name), *(target(dc, each.name) for dc in others)],
             elsewhere=[masters(dc, each.name) for dc in others],
             shown=state.rejoin_diffs(group),
             repaired=state.repair_patches(group),

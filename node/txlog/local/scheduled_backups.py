@@ -1,5 +1,5 @@
 """Scheduled backups and rehearsals of a local cluster. Each is a process, such as ``python -m txlog.backup``. One of
-each kind runs at a time in a data centre.
+each kind runs at a time in a data centre, and beside it one for its further repositories.
 
 A due one is skipped while the last one still runs, and when no supervisor runs.
 """
@@ -18,6 +18,8 @@ from txlog.config.schedule import Schedule, parse_schedule
 from txlog.local.child_process import ChildProcess
 from txlog.local.log_files import last_lines
 from txlog.local.process_plan import BackupPlan, RehearsalPlan
+from txlog.local.repository_plan import duty_group
+from txlog.local.repository_records import read_repositories
 from txlog.local.state_folder import StateFolder
 from txlog.supervision.backup_schedule import plan_scheduled_backup
 from txlog.supervision.job_output import parse_job_output
@@ -53,7 +55,8 @@ REHEARSALS: Final = ScheduledKind("rehearsal", "txlog.rehearsal", StateFolder.re
 
 
 class ScheduledBackups:
-    """The schedules of the data centres of one plan."""
+    """The schedules of the data centres of one plan. ``plans``: by data centre; those of a further repository by its
+    name for them, which has a dot (:func:`~txlog.local.repository_plan.duty_group`)."""
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class ScheduledBackups:
         self._texts = {dc: plan.schedule for dc, plan in plans.items()}
         self._state = state
         self._clock = clock
+        self._turns = {name: asyncio.Lock() for name in map(_turn, plans)}
         self._results: dict[str, dict[str, Any]] = state.read(kind.results_file, {})
 
     async def run(self) -> None:
@@ -79,22 +83,29 @@ class ScheduledBackups:
         """``last``: the output of the last one, with its exit code; ``next``: when one is due, in seconds since
         1970."""
         return [
-            {"dataCenter": dc, "schedule": text, **self._results.get(dc, {})} | ({} if text else {"next": None})
-            for dc, text in self._texts.items()
+            {**_place(group), "schedule": text, **self._results.get(group, {})} | ({} if text else {"next": None})
+            for group, text in self._texts.items()
+            if not self._is_removed(group)
         ]
 
     async def _run_schedule(self, data_center: str, schedule: Schedule) -> None:
         due_at: float | None = None
-        while True:
+        while not self._is_removed(data_center):
             step = plan_scheduled_backup(schedule.next_after, due_at, self._clock(), busy=False)
             if step.starts:
-                await self._carry_out(data_center)
+                async with self._turns[_turn(data_center)]:
+                    await self._carry_out(data_center)
                 due_at = None  # what came due meanwhile is skipped
                 continue
             if step.next_at != due_at:
                 self._record_result(data_center, next=step.next_at)
             due_at = step.next_at
             await asyncio.sleep(max(0.0, min(due_at - self._clock(), SCHEDULE_CHECK_INTERVAL_S)))
+
+    def _is_removed(self, group: str) -> bool:
+        """Whether the group is a further repository that was removed since the plan was made."""
+        known = read_repositories(self._state).repositories
+        return "." in group and group not in {duty_group(each.data_center, each.name) for each in known}
 
     async def _carry_out(self, data_center: str) -> None:
         try:
@@ -118,3 +129,15 @@ class ScheduledBackups:
     def _record_result(self, data_center: str, **facts: Any) -> None:
         self._results[data_center] = {**self._results.get(data_center, {}), **facts}
         self._state.write(self._kind.results_file, self._results)
+
+
+def _turn(group: str) -> str:
+    """Groups with the same one wait for each other: the further repositories of a data centre, so that many of them are
+    no burden and no backup of the first one waits."""
+    data_center, dot, _ = group.partition(".")
+    return data_center + dot
+
+
+def _place(group: str) -> dict[str, str]:
+    data_center, _, repository = group.partition(".")
+    return {"dataCenter": data_center, **({"repository": repository} if repository else {})}

@@ -56,7 +56,7 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
     manifests, changes = load_manifests(paths), state.worker_changes()
     check_complete(manifests)
     repositories = planned_records(manifests, read_repositories(state))
-    prepare_security(manifests, state)
+    prepare_security(manifests, state, by_repository=repositories.was_used)
     ports = choose_ports(state, port_names(manifests, changes, repositories), running=running)
     java_home = obtain_java_home(state.root / "java")
     stores = [m.cluster.spec.workers for m in manifests]

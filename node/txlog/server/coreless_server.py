@@ -43,7 +43,7 @@ class CorelessServer:
             Route("GET", "/health/startup", self._live),
             Route("GET", "/health/ready", self._not_ready),
         ]
-        self.router = Router(RouteTable(with_roles([*routes, *own], guard)), log, guard, refusal)
+        self.router = Router(RouteTable(with_roles([*routes, *own], guard, config.repository)), log, guard, refusal)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Listener]:

@@ -23,6 +23,8 @@ from txlog.model.errors import (
     TxLogError,
     Unavailable,
 )
+from txlog.runtime.master_loop import clock_with_offset
+from txlog.server.disk_space import is_disk_full
 from txlog.server.journal_births import JournalBirths
 from txlog.server.log_folders import BadLogsFile, LogFolders
 from txlog.server.log_opener import LogOpener, close_storage
@@ -31,6 +33,7 @@ from txlog.server.log_service import LogService, LogStorage
 from txlog.server.peers.envelope_router import DropReason, EnvelopeLinks, EnvelopeRouter
 from txlog.server.peers.peer_links import PeerLinks
 from txlog.server.process_notices import ProcessNotices
+from txlog.server.removed_log_export import export_closed_log
 from txlog.server.removed_master_export import UnloggedExport, write_unlogged
 from txlog.server.system_log import NO_MAJORITY, SYSTEM_NAME, SystemLog
 from txlog.server.system_log_rules import SystemLogRules
@@ -88,6 +91,8 @@ class FurtherLogs:
         self.system: SystemLog | None = None
         self.failed: dict[int, str] = {}
         """The name of the error that closed a log here, by number; ``SYSTEM_LOG``: all further logs."""
+        self.waiting: dict[int, str] = {}
+        """Why a log is not opened yet, by number: it is tried again."""
         self._folders: LogFolders | None = None
         self._journal_opener: LogOpener | None = None
         self._journals: dict[int, LogStorage] = {}
@@ -120,8 +125,12 @@ class FurtherLogs:
             if known.number != SYSTEM_LOG and known.name != self._host.first.repository:
                 self._host.refuse_log(known.name, _starting)
         if SYSTEM_LOG in self._folders.logs:
-            with self._failing(SYSTEM_LOG):
-                self._start_system(*self._opener.open_system(SYSTEM_NAME, self._rules.settings()))
+            try:
+                with self._failing(SYSTEM_LOG):
+                    self._start_system(*self._opener.open_system(SYSTEM_NAME, self._rules.settings()))
+            except Unavailable as wrong:
+                self._host.log.warning("FurtherLogs", step="start", message=str(wrong))
+                self.want_system()
 
     def known_names(self) -> list[str]:
         """The repositories of the further logs that this master has, as its list of logs names them."""
@@ -132,6 +141,10 @@ class FurtherLogs:
     def has_system_log(self) -> bool:
         """Whether this master has the system log, or cannot tell."""
         return self._folders is None or SYSTEM_LOG in self._folders.logs
+
+    def reason(self, number: int) -> str | None:
+        """Why a log is not open here; None where it is, or will be soon."""
+        return self.failed.get(number) or self.waiting.get(number)
 
     def on_unknown_log(self, peer: str, number: int) -> None:
         """A message of a log that is not here: that of the system log means that another master founds it."""
@@ -187,12 +200,12 @@ class FurtherLogs:
     async def found_system(self, deadline: float) -> SystemLog:
         """The system log at work, founded if there is none. :class:`Unavailable` when it cannot be founded now, or was
         not in time."""
-        if SYSTEM_LOG in self.failed:
-            raise Unavailable(self.failed[SYSTEM_LOG], "the system log is closed at this master; see its event log", 10)
+        self._check_system()
         if self.system is None:
             self._rules.check()
             self.want_system()
-            await _poll(lambda: self.system is not None or SYSTEM_LOG in self.failed, deadline)
+            await _poll(lambda: self.system is not None or self.reason(SYSTEM_LOG) is not None, deadline)
+            self._check_system()
         system = self.system
         if system is None or not await _poll(lambda: system.is_at_work, deadline):
             raise Unavailable("NoMajority", NO_MAJORITY)
@@ -200,6 +213,10 @@ class FurtherLogs:
             await system.submit(self._rules.first_entry(), deadline)
         self._rules.check_first(system.fold.first)
         return system
+
+    def _check_system(self) -> None:
+        if (closed := self.reason(SYSTEM_LOG)) is not None:
+            raise Unavailable(closed, "the system log is closed at this master; see its event log", 10)
 
     @property
     def _opener(self) -> LogOpener:
@@ -354,8 +371,8 @@ class FurtherLogs:
         """Closes the log, and writes down what this master had accepted and the log lacks."""
         service = self._host.logs.get(record.number)
         if service is None:
-            return None
-        self._host.refuse_log(record.name, lambda: NotFound(f"the repository {record.name} was removed"))
+            return await self._export_closed(record)
+        self._refuse(record.number, record.name, lambda: NotFound(f"the repository {record.name} was removed"))
         exported: UnloggedExport | None = None
 
         def export() -> None:
@@ -365,6 +382,18 @@ class FurtherLogs:
 
         await self._host.close_log(record.number, export)
         return exported
+
+    async def _export_closed(self, record: RepositoryRecord) -> UnloggedExport | None:
+        """The same, of a log that is not open: it was removed while this master was away, or had failed."""
+        known, folder = self._opener.folders.logs[record.number], self._opener.folders.folder(record.number)
+        if not known.cluster_id or not folder.is_dir():
+            return None
+        now = clock_with_offset(self._host.config.clock_offset_ms)
+        try:
+            return await asyncio.to_thread(export_closed_log, self._opener, record, now)
+        except (TxLogError, OSError) as wrong:
+            self._host.log.error("RemovedLogNotRead", log=record.number, repository=record.name, message=str(wrong))
+            return None
 
     async def _close_unlisted(self, catalogue: RepositoryCatalogue, number: int) -> None:
         """Closes a log that the system log does not name any more: an operator forced a view that lacks its entry. It
@@ -421,12 +450,17 @@ class FurtherLogs:
 
     @contextlib.contextmanager
     def _failing(self, number: int, name: str = "") -> Iterator[None]:
-        """What goes wrong inside fails this log alone."""
+        """What goes wrong inside fails this log alone. :class:`Unavailable` where the disk is full: then it is tried
+        again."""
         try:
             yield
+            self.waiting.pop(number, None)
         except Refused:
             raise  # not now: it is tried again
-        except Exception as wrong:  # noqa: BLE001 - a bad folder, a bad setting, an error of this program
+        except Exception as wrong:
+            if is_disk_full(wrong):
+                self.waiting[number] = "DiskFull"
+                raise Unavailable("DiskFull", f"no room for log {number}: {wrong}", 10) from wrong
             self._fail(number, _name_of(wrong), str(wrong) or repr(wrong), name)
             self._close_soon(number)
 
@@ -435,9 +469,16 @@ class FurtherLogs:
         self._router.close_log(number, DropReason.CLOSED_LOG)
         self._host.log.error("LogFailed", log=number, repository=name or None, reason=reason, message=message[:2000])
         if name and number != SYSTEM_LOG:
-            self._host.refuse_log(name, lambda: Unavailable(reason, f"the log of {name} is closed at this master", 10))
+            self._refuse(number, name, lambda: Unavailable(reason, f"the log of {name} is closed at this master", 10))
         if number == SYSTEM_LOG and self.system is not None:
             self.system.wake()
+
+    def _refuse(self, number: int, name: str, error: Callable[[], TxLogError]) -> None:
+        """Answers requests about a repository with the error, unless another log has its name by now."""
+        catalogue = self.system.catalogue if self.system is not None else None
+        record = catalogue.find(name) if catalogue is not None else None
+        if record is None or record.number == number:
+            self._host.refuse_log(name, error)
 
 
 async def _poll(condition: Callable[[], bool], deadline: float) -> bool:

@@ -31,7 +31,7 @@ class LogOpener:
 
     def __init__(self, config: NodeConfig, folders: LogFolders, first: MasterStatus) -> None:
         self._config = config
-        self._folders = folders
+        self.folders = folders
         self._first = first
 
     def log_config(self, number: int, name: str, settings: RepositorySettings) -> NodeConfig:
@@ -41,7 +41,7 @@ class LogOpener:
         return config.model_copy(
             update={
                 "repository": name,
-                "journal_folder": self._folders.folder(number),
+                "journal_folder": self.folders.folder(number),
                 "segment_bytes": min(config.segment_bytes, segment_bytes_max),
                 "peers": self._peers(),
                 "workers": further.workers.get(name, []) if further is not None else [],
@@ -51,7 +51,7 @@ class LogOpener:
                 "graphs": [],
                 "archive": None,
                 "change_sets": None,
-                "last_seen": self._folders.last_seen(number),
+                "last_seen": self.folders.last_seen(number),
                 "properties_file": None,
                 "identity_file": None,
                 "traces": None,
@@ -67,8 +67,8 @@ class LogOpener:
 
     def open_storage(self, number: int, name: str, settings: RepositorySettings) -> tuple[LogStorage, NodeConfig]:
         """Opens the journal of a log. It is listed before its folder is made. :class:`JournalFault`, :class:`Fatal`."""
-        if number not in self._folders.logs:
-            self._folders.keep(KnownLog(number=number, name=name))
+        if number not in self.folders.logs:
+            self.folders.keep(KnownLog(number=number, name=name))
         config = self.log_config(number, name, settings)
         storage = LogStorage(*open_journal(config, CACHE_BYTES))
         if storage.recovered.damage:
@@ -122,7 +122,7 @@ class LogOpener:
     def _check_cluster(self, record: RepositoryRecord, recovered: RecoveredState) -> None:
         accepted = recovered.accepted
         if accepted is not None and accepted.cluster_id != record.cluster_id:
-            folder = self._folders.folder(record.number)
+            folder = self.folders.folder(record.number)
             what = f"{folder} is of the cluster {accepted.cluster_id.hex()}, the log of {record.cluster_id.hex()}"
             raise Fatal("OtherCluster", f"{what}: {_REMEDY}")
 
@@ -132,25 +132,25 @@ class LogOpener:
         named = any((one.node, one.birth) == (recovered.node, recovered.birth) for one in record.members)
         if not named or recovered.accepted is not None:
             return False
-        if self._folders.logs[record.number].birth or not _is_empty(recovered):
-            folder = self._folders.folder(record.number)
+        if self.folders.logs[record.number].birth or not _is_empty(recovered):
+            folder = self.folders.folder(record.number)
             raise Fatal("OldJournal", f"{folder} was founded before, and has no view now: {_REMEDY}")
         return True
 
     def note(self, known: KnownLog, storage: LogStorage) -> None:
         """Lists a log with its journal as it is now. While a master learns a log whose journal it lost, the lost one
         stays in the list. :class:`Fatal` for an older journal than the listed one, which stays listed. ``OSError``."""
-        recovered, before = storage.recovered, self._folders.logs[known.number]
+        recovered, before = storage.recovered, self.folders.logs[known.number]
         if before.is_older(recovered.birth, recovered.start):
-            self._folders.keep(before.model_copy(update={"refused": max(before.refused, recovered.start)}))
-            what = f"{self._folders.folder(known.number)}: start {recovered.start}, start {before.start} was listed"
+            self.folders.keep(before.model_copy(update={"refused": max(before.refused, recovered.start)}))
+            what = f"{self.folders.folder(known.number)}: start {recovered.start}, start {before.start} was listed"
             if recovered.start > before.start:
                 what += f"; an older one was refused with start {before.refused} (if this is another: see logs.json)"
             raise Fatal("OldJournal", f"{what}: {_REMEDY}")
         journal = {"birth": recovered.birth, "start": recovered.start}
         if recovered.accepted is None and before.birth not in (0, recovered.birth):
             journal = {"birth": before.birth, "start": before.start, "refused": before.refused}
-        self._folders.keep(known.model_copy(update=journal))
+        self.folders.keep(known.model_copy(update=journal))
 
 
 def _is_empty(recovered: RecoveredState) -> bool:

@@ -99,6 +99,7 @@ class MasterProcess:
             tls,
             self._requests,
             None if self.envelopes is None else lambda: self._dropped_envelopes,
+            guard,
         )
         self._directory = RepositoryDirectory(routes.routes(), routes.unknown_handler, guard)
         self.router = Router(self._directory, log, guard, company=load, cors_origins=config.cors_origins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from txlog.auth.authenticator import Authenticator
 from txlog.auth.tls import TlsConfig
 from txlog.http.router import Handler, Request, Response, Route
 from txlog.runtime.master_context import MasterContext
@@ -34,7 +35,7 @@ class ProcessRoutes:
     """The list of repositories, the health of the process, all metrics, the console's files, and the door of the
     peers. ``sites`` and ``metrics``: those of each log by the name of its repository, in the order of the logs.
     ``requests``: creates and removes repositories; None where the cluster has its first one alone. ``dropped``: the
-    messages of further logs that were not delivered."""
+    messages of further logs that were not delivered. ``guard``: who may see which repository."""
 
     def __init__(
         self,
@@ -44,11 +45,12 @@ class ProcessRoutes:
         tls: TlsConfig,
         requests: RepositoryChanges | None = None,
         dropped: Callable[[], Mapping[tuple[int, str], int]] | None = None,
+        guard: Authenticator | None = None,
     ) -> None:
         self._repositories = (
-            RepositoryListHandler(lambda: list(sites()))
+            RepositoryListHandler(lambda: list(sites()), guard=guard)
             if requests is None
-            else RepositoryListHandler(requests.names, requests.create_by_client)
+            else RepositoryListHandler(requests.names, requests.create_by_client, guard)
         )
         self._handlers = (
             self._repositories,

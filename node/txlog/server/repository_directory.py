@@ -12,7 +12,16 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from txlog.auth.authenticator import Authenticator
-from txlog.http.route_table import NO_PARAMETERS, Handler, Request, Response, Route, RouteTable, with_roles
+from txlog.http.route_table import (
+    NO_PARAMETERS,
+    UNKNOWN_REPOSITORY,
+    Handler,
+    Request,
+    Response,
+    Route,
+    RouteTable,
+    with_roles,
+)
 from txlog.model.errors import TxLogError
 from txlog.runtime.master_context import API_PATH
 from txlog.server.frontdoor.request_parameters import PATH_PREFIXES, REPOSITORY_PATH
@@ -60,11 +69,12 @@ class RepositoryDirectory:
         if not self._first_routes:
             self._first_routes = routes
             bare = [route for route in routes if not route.path.startswith(REPOSITORY_PATH)]
-            self._without_name = RouteTable(with_roles([*self._process_routes, *bare], self._guard))
+            of_process = with_roles(self._process_routes, self._guard)
+            self._without_name = RouteTable([*of_process, *with_roles(bare, self._guard, name)])
             refusing = [route._replace(handler=self._unknown_handler(route)) for route in routes]
             self._unknown = _tables(with_roles(refusing, self._guard))
         self._refused.pop(name, None)
-        self._logs[name] = _tables(with_roles(routes, self._guard))
+        self._logs[name] = _tables(with_roles(routes, self._guard, name))
 
     def refuse_log(self, name: str, error: Callable[[], TxLogError], removal: Handler | None = None) -> None:
         """Answers what is about this repository with the error, as far as a user may ask for it. ``removal``: answers
@@ -78,7 +88,7 @@ class RepositoryDirectory:
 
         refusing = [route._replace(handler=handler(route)) for route in self._first_routes]
         self._logs.pop(name, None)
-        self._refused[name] = _tables(with_roles(refusing, self._guard))
+        self._refused[name] = _tables(with_roles(refusing, self._guard, name))
 
     def remove_log(self, name: str) -> None:
         """There is no such repository any more."""
@@ -98,8 +108,8 @@ class RepositoryDirectory:
         ]
 
     def find(self, path: str) -> tuple[RouteTable, str, Mapping[str, str]]:
-        """The table for a raw path, and the rest of the path behind the repository. The names hold the ``id`` of an
-        unknown repository."""
+        """The table for a raw path, and the rest of the path behind the repository. The names hold an unknown
+        repository as :data:`UNKNOWN_REPOSITORY`."""
         if path.startswith(_API):
             if len(self._logs) + len(self._refused) > 1 and path.startswith(_API_REPOSITORIES):
                 name, rest = _split(path, len(_API_REPOSITORIES))
@@ -117,7 +127,7 @@ class RepositoryDirectory:
 
     def _named(self, name: str) -> tuple[_LogTables, Mapping[str, str]]:
         known = self._logs.get(name) or self._refused.get(name)
-        return (self._unknown, {"id": name}) if known is None else (known, NO_PARAMETERS)
+        return (self._unknown, {UNKNOWN_REPOSITORY: name}) if known is None else (known, NO_PARAMETERS)
 
 
 def _split(path: str, at: int) -> tuple[str, str]:

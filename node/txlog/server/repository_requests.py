@@ -13,11 +13,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from txlog.auth import Role
-from txlog.auth.authenticator import Authenticator
+from txlog.auth import ALL_RIGHTS, Rights, Role, Scope
+from txlog.auth.authenticator import Authenticator, list_rights
 from txlog.config.process_config import NodeConfig
 from txlog.config.units import parse_duration
-from txlog.http.route_table import authorization_header
+from txlog.http.route_table import UNKNOWN_REPOSITORY, authorization_header
 from txlog.http.router import Request, Response, Route, json_response, read_body, seconds_parameter
 from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.decode_errors import DECODE_ERRORS
@@ -97,10 +97,12 @@ class RepositoryRequests:
 
     async def list_all(self, request: Request, _: Mapping[str, str]) -> Response:
         """See :meth:`describe`."""
-        return json_response(self.describe())
+        return json_response(self.describe(await list_rights(self._guard, authorization_header(request))))
 
     async def get(self, request: Request, names: Mapping[str, str]) -> Response:
         """One repository of the list."""
+        if self._guard is not None:
+            await self._guard.authorize(authorization_header(request), Role.READER, names["name"])
         for one in self.describe()["repositories"]:
             if one["name"] == names["name"]:
                 return json_response(one)
@@ -113,27 +115,30 @@ class RepositoryRequests:
             return [record.name for record in system.catalogue.kept()]
         return list(dict.fromkeys([self._host.first.repository, *self._further.known_names()]))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, rights: Rights = ALL_RIGHTS) -> dict[str, Any]:
         """``{"operational", "behind", "nextLog", "repositories": [{"name", "log", "clusterId", "state", "stable",
         "applied", "workers": {"working", "of"}, "wantedBy", "failed"}]}``. ``operational``: whether each group of
-        workers of this data centre has a working one. ``behind``: this master's system log may lack entries.
+        workers of this data centre has a working one. ``rights``: whose list it is. ``behind``: this master's system
+        log may lack entries.
         ``nextLog``: the number of the next log; a lower one that is not listed is removed for good. 0: this master has
-        not read the system log."""
+        not read the system log, or the list may lack repositories that its client may not see."""
         system = self._further.system
         catalogue = system.catalogue if system is not None else None
         found = [self._describe(record) for record in catalogue.kept()] if catalogue is not None else []
         if not found:
             found = [self._describe_log(FIRST_LOG, self._host.first.repository, [], None)]
+        found = [one for one in found if rights.allow(Role.READER, one["name"])]
         groups = [one["workers"] for one in found if one["workers"]["of"]]
         working = [group for group in groups if group["working"]]
         operational = "full" if len(working) == len(groups) else "partial" if working else "none"
         behind = SYSTEM_LOG in self._further.failed or (system is not None and not system.is_at_work)
-        next_log = catalogue.next_number if catalogue is not None else 0
+        is_whole = rights.allow(Role.READER, Scope.CLUSTER)
+        next_log = catalogue.next_number if catalogue is not None and is_whole else 0
         return {"operational": operational, "behind": behind, "nextLog": next_log, "repositories": found}
 
     def _describe(self, record: RepositoryRecord) -> dict[str, Any]:
         wanted_by = sorted(name or "request" for name in record.wanted_by)
-        found = self._describe_log(record.number, record.name, wanted_by, self._further.failed.get(record.number))
+        found = self._describe_log(record.number, record.name, wanted_by, self._further.reason(record.number))
         if record.state is not RepositoryState.FOUNDED:
             found["state"] = record.state.value
         return found
@@ -183,17 +188,17 @@ class RepositoryRequests:
 
     async def create_by_client(self, request: Request, names: Mapping[str, str]) -> Response:
         """RDF4J's ``PUT`` of a repository that does not exist: 204, 202 when it is not open here in time."""
-        body = await read_body(request, BODY_BYTES_MAX)
+        body, name = await read_body(request, BODY_BYTES_MAX), names[UNKNOWN_REPOSITORY]
         if self._guard is not None:
-            await self._guard.authorize(authorization_header(request), Role.ADMIN)
+            await self._guard.authorize(authorization_header(request), Role.ADMIN, Scope.CLUSTER)
         further = self._host.config.repositories
         if further is None or further.create != "anybody":
             known = "this cluster has the repositories that its manifests name"
-            raise OneRepository(f"{known}; {names['id'][:80]} cannot be made here", "", "RepositoriesByManifest")
-        parse_repository_config(body, request.headers.get("Content-Type", ""), names["id"])
+            raise OneRepository(f"{known}; {name[:80]} cannot be made here", "", "RepositoriesByManifest")
+        parse_repository_config(body, request.headers.get("Content-Type", ""), name)
         deadline = self._deadline(request)
         settings = self._parse_settings(RepositorySettingsRequest())
-        record = await self._create(names["id"], settings, deadline, BY_REQUEST)
+        record = await self._create(name, settings, deadline, BY_REQUEST)
         if await self._wait_until_open(record, deadline):
             return json_response(None, 204)
         return json_response(self._describe_now(record), 202, {"Location": f"{LIST_PATH}/{record.name}"})

@@ -35,7 +35,9 @@ def load_authenticator(config: NodeConfig, log: EventLog) -> Authenticator | Non
     if config.users_file is None:
         return None
     try:
-        return Authenticator(config.users_file, config.own_token_file, log)
+        return Authenticator(
+            config.users_file, config.own_token_file, log, by_repository=config.repositories is not None
+        )
     except BadUsers as wrong:
         raise BadStart(f"users_file {wrong}") from None
 

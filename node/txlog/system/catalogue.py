@@ -202,8 +202,10 @@ class RepositoryCatalogue:
         if _NAME.fullmatch(change.name) is None or folded in _RESERVED:
             return CatalogueRefusal.BAD_NAME
         kept = self.kept()
-        if any(record.name.lower() == folded for record in kept):
-            return CatalogueRefusal.NAME_TAKEN
+        taken = next((record for record in kept if record.name.lower() == folded), None)
+        if taken is not None:
+            is_ending = taken.state is RepositoryState.REMOVING
+            return CatalogueRefusal.REMOVING if is_ending else CatalogueRefusal.NAME_TAKEN
         if len(kept) >= LOGS_MAX:
             return CatalogueRefusal.TOO_MANY
         return None if change.number == self.next_number else CatalogueRefusal.NUMBER_TAKEN

@@ -303,13 +303,13 @@ class FastPathConnection(asyncio.Protocol):
             return
         guard = self._fast_path.guard
         if isinstance(head, PlainReadHead):
-            if guard is not None and not guard.may_read(head.authorization):
+            if guard is not None and not guard.may_read(head.authorization, log.name):
                 self._leave_plain_to_http()
                 return
             self._data, self._request = data[end:], data[:end]
             self._start_read(head, log, data[split + 4 : end])
             return
-        if guard is not None and not guard.may_write(head.authorization):
+        if guard is not None and not guard.may_write(head.authorization, log.name):
             self._leave_plain_to_http()  # aiohttp's side authenticates, and refuses by name
             return
         if self._submit(head, log, data[split + 4 : end]):

@@ -56,8 +56,9 @@ class RepositoryHandler:
         return json_response(found, code, {"Retry-After": "1"} if code == 503 else {})
 
     def _can_read(self) -> bool:
+        """A worker that gave its pipeline no answer is asked all the same, and promises none."""
         try:
-            return bool(self._reads.readable_workers())
+            return any(one.worker.state != "Unreachable" for one in self._reads.readable_workers())
         except Unavailable:
             return False
 

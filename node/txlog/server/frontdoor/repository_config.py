@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import pyoxigraph as ox
 
 from txlog.model.errors import BadInput, Unsupported
-from txlog.server.frontdoor.result_formats import RDF_ALIASES
+from txlog.server.frontdoor.result_formats import BINARY, RDF_ALIASES
+from txlog.sparql.formats.rdf4j_binary import read_rdf
+from txlog.sparql.formats.rdf_json import read_rdf_json
 
 _OLD: Final = "http://www.openrdf.org/config/"
 _NEW: Final = "tag:rdf4j.org,2023:config/"
@@ -21,7 +24,11 @@ _STORAGE: Final = frozenset({"SailRepository"})
 _SAILS: Final = frozenset({"MemoryStore", "NativeStore", "LmdbStore"})
 """They store statements and do nothing else. Another sail would be a promise that no worker keeps."""
 _PREFIXES: Final = ("openrdf", "rdf4j")
-_FORMATS: Final = "Turtle, N-Triples, N-Quads, TriG, RDF/XML or JSON-LD"
+_FORMATS: Final = "Turtle, N-Triples, N-Quads, TriG, RDF/XML, JSON-LD, RDF/JSON or binary RDF"
+_OWN_PARSERS: Final[dict[str, Callable[[bytes], Iterable[ox.Quad]]]] = {
+    BINARY: read_rdf,  # RDF4J's clients may send it
+    "application/rdf+json": read_rdf_json,
+}
 
 
 class ClientRepositoryConfig(NamedTuple):
@@ -50,10 +57,12 @@ def parse_repository_config(body: bytes, media_type: str, name: str) -> ClientRe
 
 def _parse(body: bytes, media_type: str) -> list[ox.Quad]:
     media = media_type.partition(";")[0].strip().lower() or "text/turtle"
-    form = ox.RdfFormat.from_media_type(RDF_ALIASES.get(media, media))
-    if form is None:
+    own, form = _OWN_PARSERS.get(media), ox.RdfFormat.from_media_type(RDF_ALIASES.get(media, media))
+    if own is None and form is None:
         raise Unsupported(f"Content-Type {media[:80]}: a configuration is {_FORMATS}")
     try:
+        if own is not None:
+            return list(own(body))
         return list(ox.parse(body, form, base_iri="urn:config"))
     except (SyntaxError, ValueError) as wrong:
         raise BadInput(f"the configuration is not valid {media}: {wrong}") from None
