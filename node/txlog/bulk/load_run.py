@@ -23,6 +23,8 @@ APPEND_S: Final = 120.0
 """How long a master is looked for that takes the entry."""
 KEY_SHARE: Final = 0.5
 """An entry whose outcome is unknown is written again within this share of ``keyRetention`` after the decision."""
+RETENTION_MIN_S: Final = 600.0
+"""Of ``keyRetention``: the share that is left has to cover a last request that a master answers late."""
 HELD: Final = "Held"
 FAILED: Final = "Failed"
 UNREPORTED: Final = "Unknown"
@@ -99,6 +101,15 @@ def _unfit(site: BulkSite, workers: Sequence[BulkWorker]) -> Iterator[str]:
             yield f"{worker.name} ({site.name}): {worker.bulk.error}"
     if not any(worker.state == WorkerState.WORKING for worker in workers):
         yield f"no worker of {site.name} works; see txlog worker list"
+
+
+def check_retention(retention_s: float) -> None:
+    """:class:`NotReady` where masters forget the key of a load's entry so soon that it could be written twice."""
+    if retention_s < RETENTION_MIN_S:
+        raise NotReady(
+            f"keyRetention is {retention_s:g} s, and a bulk load needs {RETENTION_MIN_S:g} s at least; load with "
+            "txlog load, or set it higher"
+        )
 
 
 def prepare_load(
@@ -198,14 +209,15 @@ def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference
     until = time.monotonic() + min(APPEND_S, left_s)
     last: TxLogError | None = None
     while True:
-        for site in sites:
-            for master in site.masters:
-                try:
-                    txid = master.append(load)
-                    if txid is not None:
-                        return txid
-                except (MasterUnreachable, Unavailable) as error:
-                    last = error
+        for number, master in enumerate(each for site in sites for each in site.masters):
+            if number and time.monotonic() > until:
+                break  # masters that hang must not put the next request off beyond the key
+            try:
+                txid = master.append(load)
+                if txid is not None:
+                    return txid
+            except (MasterUnreachable, Unavailable) as error:
+                last = error
         if time.monotonic() > until:
             raise Unavailable(
                 "OutcomeUnknown",
@@ -218,14 +230,34 @@ def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference
 def await_loaded(
     sites: Sequence[BulkSite], load: BulkReference, index: int, timeout_s: float, on_progress: ProgressCallback
 ) -> list[tuple[str, BulkWorker]]:
-    """Returns the workers by data centre when every working one has the load, or after ``timeout_s``."""
+    """Returns the workers by data centre when every working one has the load, or after ``timeout_s``.
+    :class:`~txlog.model.errors.Unavailable` where no master of a data centre answers then: the load is in the log."""
     until = time.monotonic() + timeout_s
     while True:
-        workers = [(site.name, worker) for site in sites for worker in describe_workers(site)]
+        workers, silent = _describe_all(sites)
         done = [worker for _, worker in workers if worker.index >= index]
         on_progress(PreparationProgress(load.quads * len(done), len(done), len(workers)))
         awaited = (WorkerState.WORKING, WorkerState.BLOCKED, UNREPORTED)
         waits = [w for _, w in workers if w.index < index and w.state in awaited]
-        if (done and not waits) or time.monotonic() > until:
+        is_over = time.monotonic() > until
+        if is_over and silent:
+            raise Unavailable(
+                "NoMaster",
+                f"the load {load.id} is in the log, at index {index}. It is not known which workers have it: "
+                f"{'; '.join(silent)}. Each loads it when it is there; see txlog worker list",
+            )
+        if (done and not waits and not silent) or is_over:
             return workers
         time.sleep(POLL_S)
+
+
+def _describe_all(sites: Sequence[BulkSite]) -> tuple[list[tuple[str, BulkWorker]], list[str]]:
+    """The workers by data centre, and why those of a data centre are not known now."""
+    workers: list[tuple[str, BulkWorker]] = []
+    silent: list[str] = []
+    for site in sites:
+        try:
+            workers += [(site.name, worker) for worker in describe_workers(site)]
+        except NotReady as no_answer:
+            silent.append(str(no_answer))
+    return workers, silent

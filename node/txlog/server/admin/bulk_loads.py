@@ -26,6 +26,8 @@ from txlog.runtime.master_context import MasterContext
 BODY_MAX: Final = 4096
 REQUEST_S: Final = 30.0
 """Seconds for which a load is prepared after it was asked for. Who loads asks every second."""
+_FAILED: Final = "Failed"
+"""The phase of a body that broke off."""
 _EXPECTED_BODY: Final = '{"manifest": "64 hexadecimal digits", "quads": N}'
 _HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
@@ -121,9 +123,17 @@ class BulkLoadHandler:
         if before is not None and before.id != wanted.id:
             raise Conflict(f"the load {before.id} is prepared here; one at a time: try again when it is in")
         self._wanted, self._wanted_until = wanted, time.monotonic() + REQUEST_S
+        if before is None:
+            self._forget_failures()
         if before != wanted:
             self._context.registry.doorbell.wake_all()
         return await self.describe(request, names)
+
+    def _forget_failures(self) -> None:
+        """Of an earlier attempt: an idle pipeline reports the end of one in its next report only."""
+        for worker, known in self._workers.items():
+            if known.phase == _FAILED:
+                self._workers[worker] = WorkerBulkState(known.mode)
 
     async def give_up(self, request: Request, names: Mapping[str, str]) -> Response:
         """Ends the preparation of this load. To end it again is no error."""
