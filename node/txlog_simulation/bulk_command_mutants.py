@@ -30,6 +30,14 @@ BULK_COMMAND_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "B16",
+        "bulk-written-before-it-is-refused",
+        RUN,
+        "    if refused:\n",
+        "    if refused == ['']:\n",
+        f"{_RUN}test_clusters_that_take_none",
+    ),
+    _mutant(
+        "B16",
         "bulk-sent-for-held",
         RUN,
         "            if phase != HELD:\n",

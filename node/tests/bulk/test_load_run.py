@@ -282,6 +282,7 @@ async def test_clusters_that_take_none(
     run = Run(cluster, tmp_path)
     await run.fails(Unsupported, named, run.calls.prepare, REFERENCE)
     await run.fails(Unsupported, named, run.calls.append, REFERENCE)
+    await run.fails(Unsupported, named, check_sites, [run.site])
 
 
 async def test_no_client_can_write_the_entry(run: Run) -> None:

@@ -16,7 +16,7 @@ from txlog.bulk.load_files import LoadFolder
 from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
 from txlog.client.errors import MasterUnreachable, MethodNotAllowed
 from txlog.model.bulk_entry import BulkReference
-from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.model.errors import NotFound, TxLogError, Unavailable, Unsupported
 
 POLL_S: Final = 0.5
 APPEND_S: Final = 120.0
@@ -53,9 +53,11 @@ ProgressCallback = Callable[[PreparationProgress], None]
 
 def check_sites(sites: Sequence[BulkSite]) -> None:
     """:class:`UnknownKind` or :class:`NotReady`, naming everything that could not take part in a load: each configured
-    master and each pipeline has to say that it knows bulk loads."""
+    master and each pipeline has to say that it knows bulk loads. :class:`~txlog.model.errors.Unsupported` where the
+    cluster takes none."""
     unknown: list[str] = []
     reasons: list[str] = []
+    refused: list[str] = []
     for site in sites:
         answers: list[BulkLoads] = []
         for master in site.masters:
@@ -69,6 +71,9 @@ def check_sites(sites: Sequence[BulkSite]) -> None:
             workers = _join_reports(answers)
             unknown += [_unknown(site, worker) for worker in workers if _is_of_earlier_version(worker)]
             reasons += list(_unfit(site, workers))
+        refused += [answer.refused for answer in answers if answer.refused is not None]
+    if refused:
+        raise Unsupported(refused[0])
     if unknown:
         raise UnknownKind(f"{'; '.join(unknown)}. Upgrade first, or load with txlog load")
     if reasons:

@@ -27,11 +27,12 @@ class BulkWorker(msgspec.Struct, frozen=True):
 
 
 class BulkLoads(msgspec.Struct, frozen=True, rename="camel"):
-    """The load that a data centre prepares, and its workers."""
+    """The load that a data centre prepares, and its workers. ``refused``: why its cluster takes none."""
 
     data_center: str
     preparing: BulkRequest | None
     workers: list[BulkWorker]
+    refused: str | None = None
 
 
 class _Appended(msgspec.Struct, frozen=True):
