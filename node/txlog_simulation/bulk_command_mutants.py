@@ -106,7 +106,7 @@ BULK_COMMAND_MUTANTS: tuple[Mutant, ...] = (
         ACTIVITY,
         "if looks >= BUSY_LOOKS}",
         "if looks}",
-        f"{_ACTIVITY}test_what_computes_is_busy",
+        f"{_ACTIVITY}test_a_store_that_answers_is_not_busy",
     ),
     _mutant(
         "B16",

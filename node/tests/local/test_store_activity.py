@@ -6,9 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from txlog.local.store_activity import StoreActivity
+import pytest
+
+from txlog.local.store_activity import BUSY_LOOKS, LOOKS, StoreActivity
 
 WORKS = "while True: pass"
 WAITS = "import sys; sys.stdin.read()"
@@ -20,6 +24,18 @@ while True:
     while time.monotonic() < until:
         pass
 """
+
+
+def test_a_store_that_answers_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many threads answer, and wait for a processor: none of them does so all the while."""
+
+    def find_working(_: StoreActivity, pid: int) -> Iterator[str]:
+        looks[pid] += 1
+        yield "sorts" if pid == 1 and looks[pid] > LOOKS - BUSY_LOOKS else f"answers {looks[pid] % 2}"
+
+    looks = Counter[int]()
+    monkeypatch.setattr(StoreActivity, "_find_working", find_working)
+    assert StoreActivity({"one": 1, "two": 2}).find_busy(0.0) == ["one"]
 
 
 def test_what_computes_is_busy(tmp_path: Path) -> None:
