@@ -24,6 +24,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -398,7 +399,7 @@ def run_faults(folder: Path, quads: int, seed: int, only: Sequence[str], report:
         with faults.reads.running():
             for case in faults.cases():
                 if not only or any(words in case.name for words in only):
-                    with report.part(case.name, OSError):
+                    with report.part(case.name, OSError, subprocess.SubprocessError):
                         faults.run(case)
         _conclude(faults, report)
 

@@ -38,6 +38,14 @@ BULK_COMMAND_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "B16",
+        "bulk-others-forget-beside-a-hanging-master",
+        "txlog/client/bulk_calls.py",
+        "ASK_S = 10.0\n",
+        "ASK_S = 60.0\n",
+        f"{_RUN}test_a_master_that_hangs_leaves_time_to_ask_the_others_again",
+    ),
+    _mutant(
+        "B16",
         "bulk-sent-for-held",
         RUN,
         "            if phase != HELD:\n",

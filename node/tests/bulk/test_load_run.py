@@ -28,9 +28,11 @@ from txlog.bulk.load_run import (
 )
 from txlog.client import MasterClient, MasterUnreachable, WorkerReport
 from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
+from txlog.client.connection import MasterConnection
 from txlog.client.responses import BulkProgress, BulkRequest, JsonMarker
 from txlog.model.bulk_entry import BulkReference, bulk_key, encode_bulk_load
 from txlog.model.errors import BadInput, Conflict, KeyTaken, Unavailable, Unsupported
+from txlog.server.admin.bulk_loads import REQUEST_S
 
 LOAD, OTHER = "01" * 16, "02" * 16
 RETENTION_S = 86400.0
@@ -176,6 +178,21 @@ async def test_no_entry_is_written_whose_key_may_be_forgotten(run: Run, monkeypa
     await run.fails(BulkKeyForgotten, f"bulk.{LOAD}", commit_load, run.site.folder, [run.site], REFERENCE, 2.0)
     with MasterClient(run.url) as master:
         assert (await asyncio.to_thread(master.status)).log.index == 0
+
+
+def test_a_master_that_hangs_leaves_time_to_ask_the_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(connection: MasterConnection, method: str, *_: Any, timeout_s: float | None = None, **__: Any) -> None:
+        allowed[method] = timeout_s or connection._timeout_s
+        raise MasterUnreachable(connection.url, "no answer in time", sent=True)
+
+    allowed: dict[str, float] = {}
+    monkeypatch.setattr(MasterConnection, "request", request)
+    calls = BulkCalls("http://127.0.0.1:1")
+    for ask in (calls.describe, lambda: calls.prepare(REFERENCE), lambda: calls.append(REFERENCE)):
+        with pytest.raises(MasterUnreachable):
+            ask()
+    assert 2 * max(allowed["GET"], allowed["PUT"]) < REQUEST_S
+    assert allowed["POST"] > 30.0, "spec.durability.writeTimeout of most clusters"
 
 
 def test_masters_that_hang_do_not_put_the_entry_off_beyond_its_key(
