@@ -329,7 +329,10 @@ class BulkFaults:
         second = LoadCommand(tried.file, self.cluster.state.root)
         command.resume()
         ends = [command.wait(), second.wait()]
-        return next((end for end in ends if end.code != 0 and IN_ALREADY not in end.text), ends[0])
+        for end in ends:
+            if end.code != 0 and IN_ALREADY not in end.text:
+                raise CannotMeasure(f"of two commands of the same file one ended so: {end}")
+        return ends[0]
 
     def _abort(self, tried: TriedLoad, command: LoadCommand) -> CommandEnd:
         """Before the decision the load never happens, and behind it an abort is refused."""

@@ -46,6 +46,22 @@ BULK_COMMAND_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "B16",
+        "bulk-decided-and-still-prepared",
+        RUN,
+        "    while not is_decided():\n",
+        "    while True:\n",
+        f"{_RUN}test_what_another_command_has_decided_is_prepared_no_longer",
+    ),
+    _mutant(
+        "B16",
+        "bulk-decided-and-still-sorted",
+        COMMANDS,
+        "        if not self._is_decided():\n            self._await_sorted",
+        "        if self._home:\n            self._await_sorted",
+        f"{_COMMANDS}test_what_another_command_has_decided_is_waited_for_no_longer",
+    ),
+    _mutant(
+        "B16",
         "bulk-sent-for-held",
         RUN,
         "            if phase != HELD:\n",

@@ -140,6 +140,15 @@ async def test_it_waits_until_each_working_worker_holds_the_load(run: Run) -> No
     await asyncio.to_thread(prepare, 60.0)
 
 
+async def test_what_another_command_has_decided_is_prepared_no_longer(run: Run) -> None:
+    """Its workers have the load, so they do not hold it again."""
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"))
+    decisions = iter([False, False, True])
+    given = ([run.site], REFERENCE, 60.0, lambda _: None, lambda: next(decisions))
+    await asyncio.to_thread(prepare_load, *given)
+    assert list(decisions) == []
+
+
 async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run) -> None:
     first = await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S)
     assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S) == first

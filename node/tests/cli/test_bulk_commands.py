@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -179,6 +179,20 @@ def test_where_a_load_is_in_the_log_is_noted_before_the_workers_are_waited_for(
     with pytest.raises(Unavailable):
         run.take_in(reference, home.read_manifest(reference), 1.0, 1.0)
     assert home.read_outcome() == outcome
+
+
+def test_what_another_command_has_decided_is_waited_for_no_longer(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(*given: Any) -> None:
+        home.decide("commit", 1.0)
+        assert given[-1](), "it looks for the decision"
+
+    run = run_of(setting)
+    home = setting.places[0].folder(LOAD)
+    reference = home.write_manifest(build_manifest(home.read_request(), []))
+    monkeypatch.setattr(bulk_commands, "prepare_load", prepare)
+    run._prepare(reference, home.read_manifest(reference), 1.0)
 
 
 @pytest.mark.parametrize(("error", "is_kept"), [(TargetFull("x"), False), (Unavailable("OutcomeUnknown", "x"), True)])

@@ -118,12 +118,17 @@ def check_retention(retention_s: float) -> None:
 
 
 def prepare_load(
-    sites: Sequence[BulkSite], load: BulkReference, timeout_s: float, on_progress: ProgressCallback
+    sites: Sequence[BulkSite],
+    load: BulkReference,
+    timeout_s: float,
+    on_progress: ProgressCallback,
+    is_decided: Callable[[], bool] = lambda: False,
 ) -> None:
     """Returns when every working worker holds the load. Workers that are away load it when they are back.
-    :class:`NotReady` names what is missing after ``timeout_s``, and a worker that cannot hold it, at once."""
+    :class:`NotReady` names what is missing after ``timeout_s``, and a worker that cannot hold it, at once.
+    ``is_decided``: whether another command has decided. No worker has to hold the load any more then."""
     until = time.monotonic() + timeout_s
-    while True:
+    while not is_decided():
         missing: list[str] = []
         workers = [(site, worker) for site in sites for worker in ask_again(site, load)]
         working = [(site, worker) for site, worker in workers if worker.state == WorkerState.WORKING]

@@ -284,8 +284,13 @@ class _LoadRun:
             def show(made: PreparationProgress) -> None:
                 update(made.quads // max(1, made.workers))
 
-            prepare_load(self._sites, reference, timeout_s, show)
-        self._await_sorted(reference)
+            prepare_load(self._sites, reference, timeout_s, show, self._is_decided)
+        if not self._is_decided():
+            self._await_sorted(reference)
+
+    def _is_decided(self) -> bool:
+        """By another command of the same files, or by an abort. A worker that has the load does not hold it again."""
+        return self._home.read_decision() is not None
 
     def _await_sorted(self, reference: BulkReference) -> None:
         """What a store has not sorted when the load is next, its worker waits for. A store that also answers long
@@ -296,9 +301,9 @@ class _LoadRun:
         activity = StoreActivity({name: int(running[name]["pid"]) for name in names if name in running})
         until, idle = time.monotonic() + SORT_MAX_S, 0
         with _bar("the stores sort", None, self._quiet):
-            while time.monotonic() < until:
+            while time.monotonic() < until and not self._is_decided():
                 idle = 0 if activity.find_busy(SORT_POLL_S) else idle + 1
-                prepare_load(self._sites, reference, SORT_MAX_S, lambda _: None)
+                prepare_load(self._sites, reference, SORT_MAX_S, lambda _: None, self._is_decided)
                 if idle >= SORT_IDLE:
                     return
 
