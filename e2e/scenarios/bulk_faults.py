@@ -24,6 +24,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -328,7 +329,10 @@ class BulkFaults:
         second = LoadCommand(tried.file, self.cluster.state.root)
         command.resume()
         ends = [command.wait(), second.wait()]
-        return next((end for end in ends if end.code != 0 and IN_ALREADY not in end.text), ends[0])
+        for end in ends:
+            if end.code != 0 and IN_ALREADY not in end.text:
+                raise CannotMeasure(f"of two commands of the same file one ended so: {end}")
+        return ends[0]
 
     def _abort(self, tried: TriedLoad, command: LoadCommand) -> CommandEnd:
         """Before the decision the load never happens, and behind it an abort is refused."""
@@ -398,7 +402,7 @@ def run_faults(folder: Path, quads: int, seed: int, only: Sequence[str], report:
         with faults.reads.running():
             for case in faults.cases():
                 if not only or any(words in case.name for words in only):
-                    with report.part(case.name, OSError):
+                    with report.part(case.name, OSError, subprocess.SubprocessError):
                         faults.run(case)
         _conclude(faults, report)
 

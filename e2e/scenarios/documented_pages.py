@@ -32,7 +32,8 @@ OTHERS: Final = (
     "how-to/secure",
 )
 """Pages that assume a running cluster, in the order in which one cluster serves them all."""
-WITH_THEIR_OWN: Final = (QUICKSTART,)
+LOAD_MANY_QUADS: Final = "how-to/load-many-quads"
+WITH_THEIR_OWN: Final = (QUICKSTART, LOAD_MANY_QUADS)
 """Pages that start and remove a cluster."""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from txlog_simulation.archive_mutants import ARCHIVE_MUTANTS
 from txlog_simulation.bootstrap_mutants import BOOTSTRAP_MUTANTS
 from txlog_simulation.bounds_mutants import BOUNDS_MUTANTS
+from txlog_simulation.bulk_command_mutants import BULK_COMMAND_MUTANTS
 from txlog_simulation.bulk_mutants import BULK_MUTANTS
 from txlog_simulation.capture_mutants import CAPTURE_MUTANTS
 from txlog_simulation.certification_mutants import CERTIFICATION_MUTANTS
@@ -468,6 +469,7 @@ MUTANTS = (
     *REHEARSAL_MUTANTS,
     *INCREMENT_MUTANTS,
     *BULK_MUTANTS,
+    *BULK_COMMAND_MUTANTS,
     *STORE_MUTANTS,
     *SYNCHRONOUS_MUTANTS,
     *SYNCHRONOUS_PAGE_MUTANTS,

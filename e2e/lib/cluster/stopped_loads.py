@@ -32,14 +32,19 @@ from e2e.lib.report import CannotMeasure
 from e2e.lib.wait import NotYet, wait_until
 from txlog.bulk import load_run
 from txlog.bulk.load_files import LoadFolder
+from txlog.bulk.load_run import APPEND_S
 from txlog.cli import bulk_commands
+from txlog.cli.bulk_commands import SORT_MAX_S
 from txlog.cli.main import main as run_command_line
 from txlog.client.bulk_calls import BulkCalls
 
-STOP_S: Final = 120.0
-END_S: Final = 180.0
-PREPARE_TIMEOUT: Final = "90s"
-WAIT: Final = "60s"
+PREPARE_S: Final = 90.0
+WAIT_S: Final = 60.0
+START_S: Final = 60.0
+"""For everything that has no limit of its own: an interpreter that starts, small files."""
+STOP_S: Final = START_S + PREPARE_S + 2 * SORT_MAX_S
+"""No shorter than what the command allows itself: on a busy machine it takes that long."""
+END_S: Final = STOP_S + APPEND_S + WAIT_S
 
 
 class StopPoint(NamedTuple):
@@ -79,7 +84,7 @@ class LoadCommand:
     def __init__(self, file: Path, state: Path, step: str = "") -> None:
         self._step = step
         program = ["-m", "e2e.lib.cluster.stopped_loads", step or "-"]
-        options = ["--json", "--prepare-timeout", PREPARE_TIMEOUT, "--wait", WAIT, "--state", str(state)]
+        options = ["--json", "--prepare-timeout", f"{PREPARE_S:g}s", "--wait", f"{WAIT_S:g}s", "--state", str(state)]
         places = os.pathsep.join(str(Path(place).absolute()) for place in sys.path if place)
         self._process = subprocess.Popen(
             [sys.executable, *program, "bulk", "load", str(file), *options],

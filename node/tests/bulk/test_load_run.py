@@ -16,19 +16,23 @@ from txlog.bulk import load_run
 from txlog.bulk.bulk_errors import BulkKeyForgotten, LoadAborted, NotReady, UnknownKind
 from txlog.bulk.load_files import LoadFolder
 from txlog.bulk.load_run import (
+    RETENTION_MIN_S,
     BulkSite,
     _join_reports,
     await_loaded,
+    check_retention,
     check_sites,
     commit_load,
     give_up,
     prepare_load,
 )
-from txlog.client import MasterClient, WorkerReport
+from txlog.client import MasterClient, MasterUnreachable, WorkerReport
 from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
+from txlog.client.connection import MasterConnection
 from txlog.client.responses import BulkProgress, BulkRequest, JsonMarker
 from txlog.model.bulk_entry import BulkReference, bulk_key, encode_bulk_load
 from txlog.model.errors import BadInput, Conflict, KeyTaken, Unavailable, Unsupported
+from txlog.server.admin.bulk_loads import REQUEST_S
 
 LOAD, OTHER = "01" * 16, "02" * 16
 RETENTION_S = 86400.0
@@ -136,6 +140,15 @@ async def test_it_waits_until_each_working_worker_holds_the_load(run: Run) -> No
     await asyncio.to_thread(prepare, 60.0)
 
 
+async def test_what_another_command_has_decided_is_prepared_no_longer(run: Run) -> None:
+    """Its workers have the load, so they do not hold it again."""
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"))
+    decisions = iter([False, False, True])
+    given = ([run.site], REFERENCE, 60.0, lambda _: None, lambda: next(decisions))
+    await asyncio.to_thread(prepare_load, *given)
+    assert list(decisions) == []
+
+
 async def test_the_entry_is_written_once_however_often_it_is_asked_for(run: Run) -> None:
     first = await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S)
     assert await asyncio.to_thread(commit_load, run.site.folder, [run.site], REFERENCE, RETENTION_S) == first
@@ -176,6 +189,44 @@ async def test_no_entry_is_written_whose_key_may_be_forgotten(run: Run, monkeypa
         assert (await asyncio.to_thread(master.status)).log.index == 0
 
 
+def test_a_master_that_hangs_leaves_time_to_ask_the_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(connection: MasterConnection, method: str, *_: Any, timeout_s: float | None = None, **__: Any) -> None:
+        allowed[method] = timeout_s or connection._timeout_s
+        raise MasterUnreachable(connection.url, "no answer in time", sent=True)
+
+    allowed: dict[str, float] = {}
+    monkeypatch.setattr(MasterConnection, "request", request)
+    calls = BulkCalls("http://127.0.0.1:1")
+    for ask in (calls.describe, lambda: calls.prepare(REFERENCE), lambda: calls.append(REFERENCE)):
+        with pytest.raises(MasterUnreachable):
+            ask()
+    assert 2 * max(allowed["GET"], allowed["PUT"]) < REQUEST_S
+    assert allowed["POST"] > 30.0, "spec.durability.writeTimeout of most clusters"
+
+
+def test_masters_that_hang_do_not_put_the_entry_off_beyond_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class HangingMaster(BulkCalls):
+        def append(self, load: BulkReference) -> str | None:
+            asked.append(self.url)
+            raise MasterUnreachable(self.url, "no answer in time", sent=True)
+
+    asked: list[str] = []
+    monkeypatch.setattr(load_run, "APPEND_S", 0.0)
+    masters = [HangingMaster(f"http://127.0.0.1:{port}") for port in (1, 2)]
+    site = BulkSite("uk", masters, LoadFolder(FolderTarget(tmp_path), "0a" * 16, LOAD))
+    with pytest.raises(Unavailable, match="the same command continues"):
+        commit_load(site.folder, [site, site], REFERENCE, RETENTION_S)
+    assert asked == [masters[0].url]
+
+
+def test_a_key_that_is_soon_forgotten_is_refused() -> None:
+    check_retention(RETENTION_MIN_S)
+    with pytest.raises(NotReady, match="keyRetention is 599 s"):
+        check_retention(RETENTION_MIN_S - 1)
+
+
 async def test_no_client_has_a_key_of_a_load(run: Run) -> None:
     with MasterClient(run.url) as master:
 
@@ -198,6 +249,25 @@ async def test_it_waits_for_the_workers(run: Run) -> None:
     assert await asyncio.to_thread(wait, 60.0) == [3]
     await asyncio.to_thread(give_up, [run.site], LOAD)
     assert (await asyncio.to_thread(run.calls.describe)).preparing is None
+
+
+async def test_masters_that_are_away_leave_it_open_which_workers_have_it(run: Run) -> None:
+    """It is in the log: an error that says otherwise would have it loaded twice."""
+    await asyncio.to_thread(run.pipeline.report, BulkProgress("held"), "Working", 3)
+    away = BulkSite("us", [BulkCalls("http://127.0.0.1:1", 0.5)], run.site.folder)
+    given = ([run.site, away], REFERENCE, 3, 0.0, lambda _: None)
+    await run.fails(Unavailable, "in the log, at index 3.*no master of us answers", await_loaded, *given)
+
+
+async def test_a_failure_of_an_earlier_attempt_is_forgotten(run: Run) -> None:
+    await asyncio.to_thread(run.calls.prepare, REFERENCE)
+    failed = BulkProgress("held", LOAD, "Failed", 7, "broken off")
+    await asyncio.to_thread(run.pipeline.report, failed)
+    await run.fails(NotReady, "broken off", prepare_load, [run.site], REFERENCE, 60.0, lambda _: None)
+    await asyncio.to_thread(give_up, [run.site], LOAD)
+    await run.fails(NotReady, "has not begun", prepare_load, [run.site], REFERENCE, 0.0, lambda _: None)
+    await asyncio.to_thread(run.pipeline.report, failed)
+    await run.fails(NotReady, "broken off", prepare_load, [run.site], REFERENCE, 60.0, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +308,7 @@ async def test_clusters_that_take_none(
     run = Run(cluster, tmp_path)
     await run.fails(Unsupported, named, run.calls.prepare, REFERENCE)
     await run.fails(Unsupported, named, run.calls.append, REFERENCE)
+    await run.fails(Unsupported, named, check_sites, [run.site])
 
 
 async def test_no_client_can_write_the_entry(run: Run) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
+from txlog.backup.backup_errors import TargetFull
 from txlog.backup.folder_target import FolderTarget
 from txlog.bulk.bulk_errors import BulkKeyForgotten, BulkPartDamaged, NoRoom, TooLate
 from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadOutcome, LoadSource
@@ -15,6 +16,7 @@ from txlog.bulk.load_run import BulkSite
 from txlog.bulk.load_writer import build_manifest, write_parts
 from txlog.cli import bulk_commands
 from txlog.cli.bulk_commands import (
+    _begin_request,
     _check_graph,
     _describe_load,
     _find_request,
@@ -83,6 +85,46 @@ def test_a_load_of_unknown_outcome_is_continued_while_its_key_is_known(
     assert _find_request(setting, SOURCES, "urn:g", again=True) is None, "a load of its own"
 
 
+def other(setting: _Setting, load: str) -> LoadFolder:
+    """Another load of the same files."""
+    folder = setting.places[0].folder(load)
+    folder.create_request(LoadIntent(load, CLUSTER, SOURCES, "urn:g", 6.0))
+    return folder
+
+
+@pytest.mark.parametrize("load", ["00" * 16, "02" * 16])
+def test_what_is_in_or_may_be_comes_before_what_is_undecided(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch, load: str
+) -> None:
+    """A load that a refused command has left would bring the quads in twice. Its id may be smaller, or larger."""
+    monkeypatch.setattr(bulk_commands, "_key_retention", lambda _: 3600.0)
+    undecided = begun(setting)
+    first = other(setting, load)
+    first.decide("commit", time.time())
+    assert _find_request(setting, SOURCES, "urn:g", again=False) == first.read_request()
+    first.write_outcome(LoadOutcome("uk-1.1.1", 7, 1.0))
+    with pytest.raises(BadInput, match="in the cluster already"):
+        _find_request(setting, SOURCES, "urn:g", again=False)
+    assert _find_request(setting, SOURCES, "urn:g", again=True) == undecided.read_request()
+
+
+@pytest.mark.parametrize("load", ["0" * 32, "f" * 32])
+def test_commands_of_the_same_files_that_begin_at_once_share_a_load(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch, load: str
+) -> None:
+    create = LoadFolder.create_request
+
+    def create_beside(folder: LoadFolder, request: LoadIntent) -> None:
+        create(folder, request)
+        if request.id != load:
+            other(setting, load)
+
+    monkeypatch.setattr(LoadFolder, "create_request", create_beside)
+    ours = _begin_request(setting, SOURCES, "urn:g", again=False)
+    assert ours == _begin_request(setting, SOURCES, "urn:g", again=False), "the other command finds the same one"
+    assert (ours.id == load) == (load == "0" * 32)
+
+
 def run_of(setting: _Setting) -> _LoadRun:
     folder = begun(setting)
     return _LoadRun(setting, [BulkSite("uk", [], folder)], folder, folder.read_request(), True)
@@ -137,6 +179,40 @@ def test_where_a_load_is_in_the_log_is_noted_before_the_workers_are_waited_for(
     with pytest.raises(Unavailable):
         run.take_in(reference, home.read_manifest(reference), 1.0, 1.0)
     assert home.read_outcome() == outcome
+
+
+def test_what_another_command_has_decided_is_waited_for_no_longer(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(*given: Any) -> None:
+        home.decide("commit", 1.0)
+        assert given[-1](), "it looks for the decision"
+
+    run = run_of(setting)
+    home = setting.places[0].folder(LOAD)
+    reference = home.write_manifest(build_manifest(home.read_request(), []))
+    monkeypatch.setattr(bulk_commands, "prepare_load", prepare)
+    run._prepare(reference, home.read_manifest(reference), 1.0)
+
+
+@pytest.mark.parametrize(("error", "is_kept"), [(TargetFull("x"), False), (Unavailable("OutcomeUnknown", "x"), True)])
+def test_stores_are_freed_unless_the_entry_may_come(
+    setting: _Setting, monkeypatch: pytest.MonkeyPatch, error: TxLogError, is_kept: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    run = run_of(setting)
+    home = setting.places[0].folder(LOAD)
+    freed: list[str] = []
+    monkeypatch.setattr(bulk_commands, "_key_retention", lambda _: 3600.0)
+    monkeypatch.setattr(_LoadRun, "_prepare", lambda *_: None)
+    monkeypatch.setattr(bulk_commands, "commit_load", fail)
+    monkeypatch.setattr(bulk_commands, "give_up", lambda _, load: freed.append(load))
+    reference = home.write_manifest(build_manifest(home.read_request(), []))
+    with pytest.raises(type(error)):
+        run.take_in(reference, home.read_manifest(reference), 1.0, 1.0)
+    assert freed == ([] if is_kept else [LOAD])
 
 
 @pytest.mark.parametrize("graph", ["", "g", "urn:a b", "urn:txlog:system:x"])

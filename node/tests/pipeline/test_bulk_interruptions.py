@@ -19,7 +19,7 @@ from txlog.bulk import held_body
 from txlog.bulk.held_body import BodyPhase, HeldBody, StoreWitness, count_filler, shortest_line
 from txlog.client import FailoverClient, WorkerReport
 from txlog.client.responses import BulkRequest
-from txlog.pipeline import bulk_lane, progress_reporter, worker_lanes
+from txlog.pipeline import bulk_lane, bulk_rounds, progress_reporter, worker_lanes
 from txlog.pipeline.batch.catch_up import CatchUp
 from txlog.pipeline.batch.task_runner import InProcessRunner
 from txlog.pipeline.bulk_rounds import BulkRounds
@@ -192,6 +192,25 @@ def test_a_first_load_that_is_refused_is_repeated_without_a_restart(
     drive(site, lanes(site), last)
     assert site.loaded() == 2000
     assert not site.has_asked_for_a_restart()
+
+
+def test_a_store_that_answers_nothing_while_a_load_lands_is_not_read(
+    site: BulkStoreSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def freeze_and_land(body: HeldBody, sock: Any) -> None:
+        site.store.freeze()
+        land(body, sock)
+
+    land = HeldBody._land
+    drive(site, lanes(site), site.insert(1))
+    last = site.append_load()
+    monkeypatch.setattr(bulk_rounds, "REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(HeldBody, "_land", freeze_and_land)
+    look_until(site, last, "Unreachable", "")
+    site.store.thaw()
+    drive(site, lanes(site), last)
+    assert site.loaded() == 2000
+    assert not site.has_asked_for_a_restart(), "its answer is waited for"
 
 
 def refuse_body(body: HeldBody, _: Any) -> None:

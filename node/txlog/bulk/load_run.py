@@ -16,13 +16,15 @@ from txlog.bulk.load_files import LoadFolder
 from txlog.client.bulk_calls import BulkCalls, BulkLoads, BulkWorker
 from txlog.client.errors import MasterUnreachable, MethodNotAllowed
 from txlog.model.bulk_entry import BulkReference
-from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.model.errors import NotFound, TxLogError, Unavailable, Unsupported
 
 POLL_S: Final = 0.5
 APPEND_S: Final = 120.0
 """How long a master is looked for that takes the entry."""
 KEY_SHARE: Final = 0.5
 """An entry whose outcome is unknown is written again within this share of ``keyRetention`` after the decision."""
+RETENTION_MIN_S: Final = 600.0
+"""Of ``keyRetention``: the share that is left has to cover a last request that a master answers late."""
 HELD: Final = "Held"
 FAILED: Final = "Failed"
 UNREPORTED: Final = "Unknown"
@@ -51,9 +53,11 @@ ProgressCallback = Callable[[PreparationProgress], None]
 
 def check_sites(sites: Sequence[BulkSite]) -> None:
     """:class:`UnknownKind` or :class:`NotReady`, naming everything that could not take part in a load: each configured
-    master and each pipeline has to say that it knows bulk loads."""
+    master and each pipeline has to say that it knows bulk loads. :class:`~txlog.model.errors.Unsupported` where the
+    cluster takes none."""
     unknown: list[str] = []
     reasons: list[str] = []
+    refused: list[str] = []
     for site in sites:
         answers: list[BulkLoads] = []
         for master in site.masters:
@@ -67,6 +71,9 @@ def check_sites(sites: Sequence[BulkSite]) -> None:
             workers = _join_reports(answers)
             unknown += [_unknown(site, worker) for worker in workers if _is_of_earlier_version(worker)]
             reasons += list(_unfit(site, workers))
+        refused += [answer.refused for answer in answers if answer.refused is not None]
+    if refused:
+        raise Unsupported(refused[0])
     if unknown:
         raise UnknownKind(f"{'; '.join(unknown)}. Upgrade first, or load with txlog load")
     if reasons:
@@ -101,13 +108,27 @@ def _unfit(site: BulkSite, workers: Sequence[BulkWorker]) -> Iterator[str]:
         yield f"no worker of {site.name} works; see txlog worker list"
 
 
+def check_retention(retention_s: float) -> None:
+    """:class:`NotReady` where masters forget the key of a load's entry so soon that it could be written twice."""
+    if retention_s < RETENTION_MIN_S:
+        raise NotReady(
+            f"keyRetention is {retention_s:g} s, and a bulk load needs {RETENTION_MIN_S:g} s at least; load with "
+            "txlog load, or set it higher"
+        )
+
+
 def prepare_load(
-    sites: Sequence[BulkSite], load: BulkReference, timeout_s: float, on_progress: ProgressCallback
+    sites: Sequence[BulkSite],
+    load: BulkReference,
+    timeout_s: float,
+    on_progress: ProgressCallback,
+    is_decided: Callable[[], bool] = lambda: False,
 ) -> None:
     """Returns when every working worker holds the load. Workers that are away load it when they are back.
-    :class:`NotReady` names what is missing after ``timeout_s``, and a worker that cannot hold it, at once."""
+    :class:`NotReady` names what is missing after ``timeout_s``, and a worker that cannot hold it, at once.
+    ``is_decided``: whether another command has decided. No worker has to hold the load any more then."""
     until = time.monotonic() + timeout_s
-    while True:
+    while not is_decided():
         missing: list[str] = []
         workers = [(site, worker) for site in sites for worker in ask_again(site, load)]
         working = [(site, worker) for site, worker in workers if worker.state == WorkerState.WORKING]
@@ -198,14 +219,15 @@ def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference
     until = time.monotonic() + min(APPEND_S, left_s)
     last: TxLogError | None = None
     while True:
-        for site in sites:
-            for master in site.masters:
-                try:
-                    txid = master.append(load)
-                    if txid is not None:
-                        return txid
-                except (MasterUnreachable, Unavailable) as error:
-                    last = error
+        for number, master in enumerate(each for site in sites for each in site.masters):
+            if number and time.monotonic() > until:
+                break  # masters that hang must not put the next request off beyond the key
+            try:
+                txid = master.append(load)
+                if txid is not None:
+                    return txid
+            except (MasterUnreachable, Unavailable) as error:
+                last = error
         if time.monotonic() > until:
             raise Unavailable(
                 "OutcomeUnknown",
@@ -218,14 +240,34 @@ def commit_load(home: LoadFolder, sites: Sequence[BulkSite], load: BulkReference
 def await_loaded(
     sites: Sequence[BulkSite], load: BulkReference, index: int, timeout_s: float, on_progress: ProgressCallback
 ) -> list[tuple[str, BulkWorker]]:
-    """Returns the workers by data centre when every working one has the load, or after ``timeout_s``."""
+    """Returns the workers by data centre when every working one has the load, or after ``timeout_s``.
+    :class:`~txlog.model.errors.Unavailable` where no master of a data centre answers then: the load is in the log."""
     until = time.monotonic() + timeout_s
     while True:
-        workers = [(site.name, worker) for site in sites for worker in describe_workers(site)]
+        workers, silent = _describe_all(sites)
         done = [worker for _, worker in workers if worker.index >= index]
         on_progress(PreparationProgress(load.quads * len(done), len(done), len(workers)))
         awaited = (WorkerState.WORKING, WorkerState.BLOCKED, UNREPORTED)
         waits = [w for _, w in workers if w.index < index and w.state in awaited]
-        if (done and not waits) or time.monotonic() > until:
+        is_over = time.monotonic() > until
+        if is_over and silent:
+            raise Unavailable(
+                "NoMaster",
+                f"the load {load.id} is in the log, at index {index}. It is not known which workers have it: "
+                f"{'; '.join(silent)}. Each loads it when it is there; see txlog worker list",
+            )
+        if (done and not waits and not silent) or is_over:
             return workers
         time.sleep(POLL_S)
+
+
+def _describe_all(sites: Sequence[BulkSite]) -> tuple[list[tuple[str, BulkWorker]], list[str]]:
+    """The workers by data centre, and why those of a data centre are not known now."""
+    workers: list[tuple[str, BulkWorker]] = []
+    silent: list[str] = []
+    for site in sites:
+        try:
+            workers += [(site.name, worker) for worker in describe_workers(site)]
+        except NotReady as no_answer:
+            silent.append(str(no_answer))
+    return workers, silent

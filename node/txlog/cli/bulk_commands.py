@@ -17,12 +17,21 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from txlog.backup import BackupTarget, open_target, read_cluster_id
 from txlog.bulk.bulk_errors import NoRoom, NotReady, TooLate
-from txlog.bulk.load_files import LoadFolder, LoadIntent, LoadManifest, LoadOutcome, LoadSource, list_loads
+from txlog.bulk.load_files import (
+    LoadDecision,
+    LoadFolder,
+    LoadIntent,
+    LoadManifest,
+    LoadOutcome,
+    LoadSource,
+    list_loads,
+)
 from txlog.bulk.load_run import (
     BulkSite,
     PreparationProgress,
     append_time_left,
     await_loaded,
+    check_retention,
     check_sites,
     commit_load,
     forgotten_key,
@@ -78,15 +87,13 @@ def load_files(
         setting = _open_setting(find_cluster(cluster), closing)
         sites = [BulkSite(place.name, place.masters, place.folder("")) for place in setting.places]
         check_sites(sites)
+        check_retention(_key_retention(setting))
         if dry_run:
             _show_dry_run(opened, graph, setting, cluster.json)
             return
         wanted = [LoadSource(each.name, each.size, each.digest) for each in opened]
-        request = _find_request(setting, wanted, graph or "", again)
-        if request is None:
-            request = LoadIntent(secrets.token_hex(16), setting.cluster, wanted, graph or "", time.time())
+        request = _begin_request(setting, wanted, graph or "", again)
         home = setting.places[0].folder(request.id)
-        home.create_request(request)
         sites = [BulkSite(place.name, place.masters, place.folder(request.id)) for place in setting.places]
         run = _LoadRun(setting, sites, home, request, cluster.json)
         reference, manifest = run.write_and_stage(opened, graph)
@@ -157,8 +164,22 @@ def _target_of(state: StateFolder, data_center: str) -> BackupTarget:
     return open_target(DutyJobConfig.model_validate_json(state.duties(data_center).read_bytes()).target)
 
 
+def _begin_request(setting: _Setting, sources: list[LoadSource], graph: str, again: bool) -> LoadIntent:
+    """The load of these files: the one that an interrupted command has left, or a new one."""
+    found = _find_request(setting, sources, graph, again)
+    if found is not None:
+        return found
+    made = LoadIntent(secrets.token_hex(16), setting.cluster, sources, graph, time.time())
+    setting.places[0].folder(made.id).create_request(made)
+    # Another command of the same files may have begun in between. Both see both now, and continue the same one.
+    return _find_request(setting, sources, graph, again) or made
+
+
 def _find_request(setting: _Setting, sources: list[LoadSource], graph: str, again: bool) -> LoadIntent | None:
-    """The load of the same files that an interrupted command has left; None where there is none."""
+    """The load of the same files that an interrupted command has left; None where there is none. One that is in the
+    log, or may be, comes before one that is not decided: that one would bring the same quads in twice."""
+    undecided: LoadIntent | None = None
+    committed: list[tuple[LoadIntent, LoadDecision]] = []
     for folder in list_loads(setting.places[0].target, setting.cluster):
         request, decision = folder.read_request(), folder.read_decision()
         if not request.is_same(sources, graph) or (decision is not None and decision.decision == "abort"):
@@ -169,13 +190,16 @@ def _find_request(setting: _Setting, sources: list[LoadSource], graph: str, agai
                 f"these files are in the cluster already: load {request.id}, index {outcome.index}, "
                 f"{format_time(outcome.at)}; --again loads them once more"
             )
-        if outcome is not None:
-            continue
-        if decision is None or append_time_left(decision.at, _key_retention(setting)) > 0:
+        if outcome is None and decision is not None:
+            committed.append((request, decision))
+        elif outcome is None:
+            undecided = undecided or request
+    for request, decision in committed:
+        if append_time_left(decision.at, _key_retention(setting)) > 0:
             return request
         if not again:
             raise forgotten_key(request.id, decision.at, _key_retention(setting))
-    return None
+    return undecided
 
 
 def _key_retention(setting: _Setting) -> float:
@@ -240,7 +264,9 @@ class _LoadRun:
             if decision is None:
                 self._prepare(reference, manifest, prepare_s)
             txid = commit_load(self._home, self._sites, reference, _key_retention(self._setting))
-        except (NotReady, KeyboardInterrupt):
+        except Unavailable:
+            raise  # it may be decided, and its entry may come: the stores hold the load for a while more
+        except BaseException:
             give_up(self._sites, reference.id)
             raise
         try:
@@ -258,11 +284,16 @@ class _LoadRun:
             def show(made: PreparationProgress) -> None:
                 update(made.quads // max(1, made.workers))
 
-            prepare_load(self._sites, reference, timeout_s, show)
-        self._await_sorted(reference)
+            prepare_load(self._sites, reference, timeout_s, show, self._is_decided)
+        if not self._is_decided():
+            self._await_sorted(reference)
+
+    def _is_decided(self) -> bool:
+        """By another command of the same files, or by an abort. A worker that has the load does not hold it again."""
+        return self._home.read_decision() is not None
 
     def _await_sorted(self, reference: BulkReference) -> None:
-        """What a store has not sorted when the load is next, its worker waits for. A store that also answers many
+        """What a store has not sorted when the load is next, its worker waits for. A store that also answers long
         queries is never idle, so this ends after a while."""
         assert self._setting.found.state is not None, "a local cluster"
         running = self._setting.found.state.read("processes.json", {})
@@ -270,10 +301,9 @@ class _LoadRun:
         activity = StoreActivity({name: int(running[name]["pid"]) for name in names if name in running})
         until, idle = time.monotonic() + SORT_MAX_S, 0
         with _bar("the stores sort", None, self._quiet):
-            while time.monotonic() < until:
-                time.sleep(SORT_POLL_S)
-                prepare_load(self._sites, reference, SORT_MAX_S, lambda _: None)
-                idle = 0 if activity.find_busy() else idle + 1
+            while time.monotonic() < until and not self._is_decided():
+                idle = 0 if activity.find_busy(SORT_POLL_S) else idle + 1
+                prepare_load(self._sites, reference, SORT_MAX_S, lambda _: None, self._is_decided)
                 if idle >= SORT_IDLE:
                     return
 

@@ -62,7 +62,7 @@ for module in (
 ):
     module.add_to(app)
 app.add_typer(backup_commands.app, name="backup")
-app.add_typer(bulk_commands.app, name="bulk", hidden=True)  # until a load survives every fault
+app.add_typer(bulk_commands.app, name="bulk")
 app.add_typer(archive_commands.app, name="archive")
 app.add_typer(point_commands.app, name="restore-point")
 app.add_typer(repository_commands.app, name="repository", hidden=True)  # no manifest configures several yet

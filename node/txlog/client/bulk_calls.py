@@ -12,7 +12,11 @@ from txlog.client.responses import BulkProgress, BulkRequest
 from txlog.model.bulk_entry import BulkReference
 
 T = TypeVar("T")
-ANSWER_S = 60.0
+ASK_S = 10.0
+"""A master that hangs must not take the time in which the others have to be asked again: they forget a load after half
+a minute."""
+APPEND_ANSWER_S = 60.0
+"""A master answers when the entry is stable, or after its write time-out."""
 
 
 class BulkWorker(msgspec.Struct, frozen=True):
@@ -27,11 +31,12 @@ class BulkWorker(msgspec.Struct, frozen=True):
 
 
 class BulkLoads(msgspec.Struct, frozen=True, rename="camel"):
-    """The load that a data centre prepares, and its workers."""
+    """The load that a data centre prepares, and its workers. ``refused``: why its cluster takes none."""
 
     data_center: str
     preparing: BulkRequest | None
     workers: list[BulkWorker]
+    refused: str | None = None
 
 
 class _Appended(msgspec.Struct, frozen=True):
@@ -41,7 +46,7 @@ class _Appended(msgspec.Struct, frozen=True):
 class BulkCalls:
     """The calls to one master. An earlier version answers with :class:`~txlog.model.errors.NotFound`."""
 
-    def __init__(self, url: str, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, url: str, timeout_s: float = ASK_S) -> None:
         self.url = url
         self._connection = MasterConnection(url, timeout_s=timeout_s)
         self._json = JsonCalls(self._connection)
@@ -52,7 +57,7 @@ class BulkCalls:
 
     def prepare(self, load: BulkReference) -> BulkLoads:
         """Asks the pipelines of the master's data centre to prepare a load, for half a minute."""
-        return self._call("PUT", load, BulkLoads)
+        return self._call("PUT", load, BulkLoads, None)
 
     def give_up(self, load: str) -> BulkLoads:
         """Ends the preparation."""
@@ -61,11 +66,11 @@ class BulkCalls:
     def append(self, load: BulkReference) -> str | None:
         """Appends the load's entry; returns its transaction. None: it is not stable yet, and may become so. It may be
         called again, at any master."""
-        return self._call("POST", load, _Appended).transaction
+        return self._call("POST", load, _Appended, APPEND_ANSWER_S).transaction
 
-    def _call(self, method: str, load: BulkReference, kind: type[T]) -> T:
-        body = {"manifest": load.manifest, "quads": load.quads}
-        return self._json.call(method, f"/txlog/bulk/{load.id}", kind, body=body, repeatable=True)
+    def _call(self, method: str, load: BulkReference, kind: type[T], timeout_s: float | None) -> T:
+        path, body = f"/txlog/bulk/{load.id}", {"manifest": load.manifest, "quads": load.quads}
+        return self._json.call(method, path, kind, body=body, timeout_s=timeout_s, repeatable=True)
 
     def close(self) -> None:
         """Closes the connection."""

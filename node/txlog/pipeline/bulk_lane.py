@@ -291,6 +291,8 @@ class BulkLane:
         if phase in (BodyPhase.REFUSED, BodyPhase.FAILED):
             return self._take_back(self._due, self._mark, self._body.error)
         if phase is BodyPhase.LANDING:
+            # A store answers reads while a load lands. From one that does not, no client can read.
+            self._is_marked(self._mark)
             return self._due.waiting()
         if phase is BodyPhase.HELD:
             return self._end_if_marked(self._due, self._mark, self._body)

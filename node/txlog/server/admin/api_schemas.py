@@ -246,6 +246,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         at=nullable(NUMBER),
     ),
     "BulkLoads": object_of(
+        _optional=("refused",),
         dataCenter=STRING,
         preparing=nullable(object_of(id=STRING, manifest=STRING, quads=COUNT)),
         workers=array_of(
@@ -257,6 +258,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
                 bulk=nullable(object_of(mode=STRING, load=STRING, phase=STRING, quads=COUNT, error=nullable(STRING))),
             )
         ),
+        refused=nullable(STRING),
     ),
     "Live": LIVE,
     "Recovery": RECOVERY,

@@ -26,6 +26,8 @@ from txlog.runtime.master_context import MasterContext
 BODY_MAX: Final = 4096
 REQUEST_S: Final = 30.0
 """Seconds for which a load is prepared after it was asked for. Who loads asks every second."""
+_FAILED: Final = "Failed"
+"""The phase of a body that broke off."""
 _EXPECTED_BODY: Final = '{"manifest": "64 hexadecimal digits", "quads": N}'
 _HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
@@ -95,8 +97,9 @@ class BulkLoadHandler:
     # -- who loads
 
     async def describe(self, request: Request, _: Mapping[str, str]) -> Response:
-        """``{"dataCenter", "preparing", "workers"}``: the load that is prepared, and how far each worker is. ``bulk``
-        of a worker is null where its pipeline says nothing of bulk loads."""
+        """``{"dataCenter", "preparing", "workers", "refused"}``: the load that is prepared, and how far each worker is.
+        ``bulk`` of a worker is null where its pipeline says nothing of bulk loads. ``refused``: why this cluster takes
+        none."""
         wanted = self._current()
         workers = [
             {
@@ -110,7 +113,8 @@ class BulkLoadHandler:
         ]
         data_center = self._context.config.data_center
         preparing = None if wanted is None else wanted._asdict()
-        return json_response({"dataCenter": data_center, "preparing": preparing, "workers": workers})
+        found = {"dataCenter": data_center, "preparing": preparing, "workers": workers, "refused": self._find_unfit()}
+        return json_response(found)
 
     async def prepare(self, request: Request, names: Mapping[str, str]) -> Response:
         """Asks the pipelines of this data centre to send this load to their workers, and to hold it there. It has to
@@ -121,9 +125,17 @@ class BulkLoadHandler:
         if before is not None and before.id != wanted.id:
             raise Conflict(f"the load {before.id} is prepared here; one at a time: try again when it is in")
         self._wanted, self._wanted_until = wanted, time.monotonic() + REQUEST_S
+        if before is None:
+            self._forget_failures()
         if before != wanted:
             self._context.registry.doorbell.wake_all()
         return await self.describe(request, names)
+
+    def _forget_failures(self) -> None:
+        """Of an earlier attempt: an idle pipeline reports the end of one in its next report only."""
+        for worker, known in self._workers.items():
+            if known.phase == _FAILED:
+                self._workers[worker] = WorkerBulkState(known.mode)
 
     async def give_up(self, request: Request, names: Mapping[str, str]) -> Response:
         """Ends the preparation of this load. To end it again is no error."""
@@ -165,13 +177,19 @@ class BulkLoadHandler:
         return BulkReference(names["id"], given.manifest, given.quads)
 
     def _refuse_unfit(self) -> None:
-        """Clusters in which a load would be wrong, however it was prepared."""
+        unfit = self._find_unfit()
+        if unfit is not None:
+            raise Unsupported(unfit)
+
+    def _find_unfit(self) -> str | None:
+        """Why a load would be wrong in this cluster, however it was prepared."""
         status = self._context.status
         view = status.view
         if "None" in (status.settings.strategy, view.strategy if view is not None else ""):
-            raise Unsupported("bulk loads: not with splitRecovery None; load with txlog load")
+            return "bulk loads: not with splitRecovery None; load with txlog load"
         configuration = status.configuration
         if configuration is not None and configuration.graphs:
-            raise Unsupported("bulk loads: not where graphs are synchronous; load with txlog load")
+            return "bulk loads: not where graphs are synchronous; load with txlog load"
         if self._context.config.change_sets is not None:
-            raise Unsupported("bulk loads: not with change sets, which cannot say what one adds; load with txlog load")
+            return "bulk loads: not with change sets, which cannot say what one adds; load with txlog load"
+        return None
