@@ -203,7 +203,7 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "unknown-repository-is-the-first",
         _DIRECTORY,
-        '        return (self._unknown, {"id": name}) if known is None else (known, NO_PARAMETERS)\n',
+        "        return (self._unknown, {UNKNOWN_REPOSITORY: name}) if known is None else (known, NO_PARAMETERS)\n",
         "        return known or next(iter(self._logs.values())), NO_PARAMETERS\n",
         f"{_TWO_LOGS}::test_names_that_no_log_has",
     ),

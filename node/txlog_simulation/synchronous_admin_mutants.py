@@ -24,6 +24,22 @@ def _mutant(name: str, rule: str, file: str, old: str, new: str, test: str) -> M
 
 SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
+        "timeout-of-a-line-drops-the-quorum",
+        "S1",
+        "txlog/server/frontdoor/ndjson_writes.py",
+        "        return refine_request(default, asked)\n",
+        "        return asked\n",
+        f"{_WRITES}::test_json_lines",
+    ),
+    _mutant(
+        "commit-drops-the-quorum-of-its-beginning",
+        "S1",
+        "txlog/server/frontdoor/rdf4j_transactions.py",
+        "synchronous=refine_request(begun, asked.synchronous)",
+        "synchronous=asked.synchronous if asked.synchronous is not NO_REQUEST else begun",
+        f"{_WRITES}::test_a_transaction_of_rdf4j",
+    ),
+    _mutant(
         "repeat-of-a-pending-one-was-not-logged",
         "S10",
         DOOR,

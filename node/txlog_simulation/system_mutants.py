@@ -17,8 +17,12 @@ def _mutant(name: str, old: str, new: str) -> Mutant:
 
 
 SYSTEM_MUTANTS: tuple[Mutant, ...] = (
-    _mutant("names-differ-by-case", "record.name.lower() == folded for", "record.name == change.name for"),
-    _mutant("name-is-free-while-it-is-removed", "for record in kept):\n", "for record in kept if record.wanted_by):\n"),
+    _mutant("names-differ-by-case", "record.name.lower() == folded)", "record.name == change.name)"),
+    _mutant(
+        "name-is-free-while-it-is-removed",
+        "for record in kept if record.name",
+        "for record in kept if record.wanted_by and record.name",
+    ),
     _mutant("any-number-is-the-next", "change.number == self.next_number", "change.number not in self.records"),
     _mutant(
         "number-of-a-removed-one",

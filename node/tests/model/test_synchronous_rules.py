@@ -7,7 +7,7 @@ import pytest
 from txlog.model.configuration import Master
 from txlog.model.errors import BadInput
 from txlog.model.graph_set import EVERY_GRAPH, NO_GRAPH, GraphSet, WrittenGraphs, unite_graphs
-from txlog.model.quorum import MAJORITY, parse_quorum
+from txlog.model.quorum import ALL, MAJORITY, parse_quorum
 from txlog.model.synchronous import (
     NO_REQUEST,
     NO_TIMEOUT,
@@ -20,6 +20,7 @@ from txlog.model.synchronous import (
     find_rules,
     parse_request,
     parse_rule,
+    refine_request,
 )
 
 THREE = [Master(f"{site}-1", site, 1) for site in ("uk", "us", "de")]
@@ -111,6 +112,25 @@ def test_what_a_request_may_say() -> None:
         parse_request("true", 99)
     with pytest.raises(BadInput, match="takes no timeout"):
         parse_request("false", 1_000)
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "asked"),
+    [
+        (SynchronousRequest(ALL), SynchronousRequest(None, 10_000), SynchronousRequest(ALL, 10_000)),
+        (SynchronousRequest(ALL, 5_000), SynchronousRequest(None, 10_000), SynchronousRequest(ALL, 10_000)),
+        (SynchronousRequest(ALL, 5_000), SynchronousRequest(MAJORITY), SynchronousRequest(MAJORITY, 5_000)),
+        (SynchronousRequest(ALL, 5_000), SynchronousRequest(MAJORITY, 1_000), SynchronousRequest(MAJORITY, 1_000)),
+        (SynchronousRequest(ALL, 5_000), parse_request("false"), parse_request("false")),
+        (parse_request("false"), SynchronousRequest(None, 10_000), SynchronousRequest(None, 10_000)),
+        (SynchronousRequest(ALL, 5_000), NO_REQUEST, SynchronousRequest(ALL, 5_000)),
+        (NO_REQUEST, SynchronousRequest(ALL), SynchronousRequest(ALL)),
+    ],
+)
+def test_a_part_of_a_request_replaces_what_it_names(
+    whole: SynchronousRequest, part: SynchronousRequest, asked: SynchronousRequest
+) -> None:
+    assert refine_request(whole, part) == asked
 
 
 @pytest.mark.parametrize(

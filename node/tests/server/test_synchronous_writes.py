@@ -265,6 +265,9 @@ async def test_json_lines(three_with_store: Served) -> None:
         "committed",
     ]
     assert [line.get("error") for line in found] == [None] * 4 + ["BadInput"] * 3 + [None]
+    body = json.dumps({"update": insert("i", "http://ex.org/other"), "timeout": "10s"})
+    (found,) = await cluster.post(0, "/txlog/transactions", body, 200, headers={"TxLog-Synchronous": "all"})
+    assert found["synchronous"] == "committed", "its time-out keeps the quorum that the request names"
 
 
 async def test_a_transaction_of_rdf4j(three_with_store: Served) -> None:
@@ -284,7 +287,8 @@ async def test_a_transaction_of_rdf4j(three_with_store: Served) -> None:
     added = await act("PUT", f"{url}?action=ADD", data=quad, headers={"Content-Type": "application/n-quads"})
     assert added[0] == 200
     heal = cut(cluster)
-    status, headers = await act("PUT", f"{url}?action=COMMIT", headers={"Prefer": "wait=0.3"})
+    longer = {"Prefer": "wait=0.3", "TxLog-Synchronous": "; timeout=1m"}  # it keeps the quorum of the beginning
+    status, headers = await act("PUT", f"{url}?action=COMMIT", headers=longer)
     assert (status, headers["TxLog-Synchronous"]) == (202, "pending"), headers
     status, headers = await act("DELETE", url)
     assert (status, "cannot be rolled back" in headers["body"]) == (409, True), headers

@@ -118,6 +118,16 @@ def parse_request(asked: str, timeout_ms: int | None = None) -> SynchronousReque
         raise BadInput(f"synchronous {asked[:80]!r}: expected true, false, or a quorum: {GRAMMAR}") from None
 
 
+def refine_request(whole: SynchronousRequest, part: SynchronousRequest) -> SynchronousRequest:
+    """What a part of a request asks for, such as a line or a commit. It replaces what the whole request asks for, but a
+    part that names only a time-out keeps the quorum, and one that names only a quorum keeps the time-out."""
+    if part.quorum is not None:
+        return part if part.timeout_ms is not None else SynchronousRequest(part.quorum, whole.timeout_ms)
+    if part.declined or whole.quorum is None:
+        return whole if part == NO_REQUEST else part
+    return SynchronousRequest(whole.quorum, whole.timeout_ms if part.timeout_ms is None else part.timeout_ms)
+
+
 def check_rules(rules: Sequence[GraphRule], electorate: Sequence[Master], *, workers_go_back: bool) -> None:
     """Refuse rules that are set and cannot hold in this electorate. ``workers_go_back``: false under the split recovery
     ``None``, whose workers keep what the other side never had. :class:`BadInput`."""

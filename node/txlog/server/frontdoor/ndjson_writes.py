@@ -24,7 +24,7 @@ from txlog.model.durability import Durability
 from txlog.model.errors import BadInput, PeerFault, Refused, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
-from txlog.model.synchronous import NO_REQUEST, SynchronousRequest
+from txlog.model.synchronous import NO_REQUEST, SynchronousRequest, refine_request
 from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog.runtime.master_context import MasterContext
@@ -70,7 +70,8 @@ class NdjsonTransaction(msgspec.Struct):
         if self.synchronous is None and not self.timeout:
             return default
         text = str(self.synchronous).lower() if isinstance(self.synchronous, bool) else self.synchronous or ""
-        return parse_synchronous(f"{text}; timeout={self.timeout}" if self.timeout else text, "synchronous")
+        asked = parse_synchronous(f"{text}; timeout={self.timeout}" if self.timeout else text, "synchronous")
+        return refine_request(default, asked)
 
 
 _decoder = msgspec.json.Decoder(NdjsonTransaction)

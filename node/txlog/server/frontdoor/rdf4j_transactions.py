@@ -21,7 +21,7 @@ from txlog.model.entry import KIND_QUADS
 from txlog.model.errors import BadInput, CommitPending, Conflict, Refused, RolledBack, TooLarge, TxLogError, Unavailable
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
-from txlog.model.synchronous import NO_REQUEST
+from txlog.model.synchronous import NO_REQUEST, refine_request
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.server.frontdoor.evaluator_pool import EvaluatorPool
@@ -446,10 +446,13 @@ class TransactionHandler:
     def _commit_options(self, request: Request, one: OpenTransaction) -> WriteOptions:
         """The options of a commit, whose client knows 202: RDF4J's own insists on 200 here."""
         asked = read_write_options(self._site, request)._replace(knows_pending=True)
-        setting = request.query.get(_SYNCHRONOUS_SETTING, one.synchronous)
-        if setting is None or asked.synchronous is not NO_REQUEST:
+        setting = request.query.get(_SYNCHRONOUS_SETTING)
+        if setting is not None and asked.synchronous is NO_REQUEST:
+            asked = with_synchronous(asked, setting, _SYNCHRONOUS_SETTING)
+        if one.synchronous is None:
             return asked
-        return with_synchronous(asked, setting, _SYNCHRONOUS_SETTING)
+        begun = parse_synchronous(one.synchronous, _SYNCHRONOUS_SETTING)
+        return asked._replace(synchronous=refine_request(begun, asked.synchronous))
 
     async def _commit_serializable(
         self, request: Request, one: OpenTransaction, looked: ReadSet, overlay: TransactionView, asked: WriteOptions
