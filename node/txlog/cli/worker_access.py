@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,7 +18,7 @@ from txlog.cli.cli_cluster import CliCluster, TransportFactory
 from txlog.cli.tables import err
 from txlog.client import MasterClient, WorkerStatus
 from txlog.config.units import server_of_engine
-from txlog.model.errors import BadInput, NotFound
+from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import Unreachable
 from txlog.workers.engine_detection import detect
@@ -42,6 +42,15 @@ def find_worker_by_name(
             if worker.name == name:
                 return where, masters, worker
     raise NotFound(f"no worker is called {name}; there are {', '.join(known) or 'none'}")
+
+
+def has_log_entries(masters: Sequence[MasterClient]) -> bool:
+    """Whether the log has an entry, so that a copy of a worker has content. :class:`Unavailable` where no master of the
+    data centre answers."""
+    for master in masters:
+        with suppress(TxLogError):
+            return master.status().stable.index > 0
+    raise Unavailable("NoMaster", "no master of that data centre answers; see txlog status")
 
 
 def find_source_worker(

@@ -55,6 +55,7 @@ from txlog.cli.worker_access import (
     engine_in_use,
     find_source_worker,
     find_worker_by_name,
+    has_log_entries,
     open_restore_target,
     open_source_worker,
     progress_bars,
@@ -421,7 +422,7 @@ def add_worker(
                 place, cluster_id = target.open(local.state, where), read_cluster_id(masters)
                 made, done = rebuild_from_backup(place, into, (), cluster_id, chain, name=backup, on_progress=progress)
                 origin = made.name
-            elif not empty and _log_available(masters):
+            elif not empty and has_log_entries(masters):
                 other = find_source_worker(cluster, name, where, source, closing)
                 done = rebuild_from_worker(other, into, (), chain, on_progress=progress)
                 origin = other.name
@@ -465,14 +466,6 @@ def _data_center_of(folder: StateFolder, name: str) -> str:
     if found is None:
         raise NotFound(f"{name} names no data centre; there are {', '.join(topology.data_centers)} (--data-center)")
     return found
-
-
-def _log_available(masters: list[MasterClient]) -> bool:
-    """Whether the log has an entry, so that a copy of a worker has content."""
-    for master in masters:
-        with suppress(TxLogError):
-            return master.status().stable.index > 0
-    raise Unavailable("NoMaster", "no master of that data centre answers; see txlog status")
 
 
 def _wait_until_registered(masters: list[MasterClient], name: str, least: int, wait: float) -> int:
