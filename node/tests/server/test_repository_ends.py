@@ -69,8 +69,15 @@ async def test_a_repository_is_created_when_the_disk_has_room_again(
     await cluster.start()
     await put(cluster, 0, "other")
     disk = FullDisk(monkeypatch, "uk-1", "3")
-    told = await put(cluster, 0, "stock", None, 202, wait="0.5")
-    assert (told["state"], told["failed"]) == ("Created", {"uk-1": "DiskFull"})
+    await put(cluster, 0, "stock", None, 202, wait="0.5")
+
+    async def shows_why() -> bool:
+        told = (await cluster.get(0, LIST))["repositories"]
+        return [(one["state"], one["failed"]) for one in told if one["name"] == "stock"] == [
+            ("Created", {"uk-1": "DiskFull"})
+        ]
+
+    await until(shows_why)
     assert await write(cluster, 0, "stock", 1) == 503
     assert [await write(cluster, 0, name, 1) for name in ("demo", "other")] == [204, 204]
     before = disk.refused

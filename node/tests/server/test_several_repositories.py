@@ -411,8 +411,13 @@ async def test_stores_of_a_further_repository_execute_its_log_alone(
     cluster = clusters(2, workers=workers["demo"], durability="applied", **further)
     await start_all(cluster)
     drivers = [Driver(cluster.url(0), "w-1", stores["demo"])]
-    told = await put(cluster, 0, "stock", None, 202, wait="0.5")
-    assert told["workers"] == {"working": 0, "of": 1}
+    await put(cluster, 0, "stock", None, 202, wait="0.5")
+
+    async def waits_for_its_store() -> bool:
+        told = await cluster.get(0, LIST)
+        return [one["workers"] for one in told["repositories"] if one["name"] == "stock"] == [{"working": 0, "of": 1}]
+
+    await until(waits_for_its_store)
     drivers.append(Driver(cluster.url(0, f"{LIST}/stock"), "w-1", stores["stock"]))
     await all_open(cluster)
     try:
