@@ -159,7 +159,7 @@ async def test_too_many_passwords_at_once_are_refused_and_tokens_go_on(
         asyncio.ensure_future(cluster.session.get(url, headers=basic("reader", f"guess {at}")))
         for at in range(PASSWORD_CHECKS_MAX)
     ]
-    guard = cluster.app(0).authenticator
+    guard = cluster.app(0).router._authenticator
     assert guard is not None
     await until(lambda: len(guard._pending_checks) == PASSWORD_CHECKS_MAX)
     async with cluster.session.get(url, headers=basic("reader", "one guess more")) as answer:
