@@ -22,6 +22,7 @@ from txlog_simulation.clock_mutants import CLOCK_MUTANTS
 from txlog_simulation.crosslog_mutants import CROSSLOG_MUTANTS
 from txlog_simulation.departure_mutants import DEPARTURE_MUTANTS
 from txlog_simulation.divergence_mutants import DIVERGENCE_MUTANTS
+from txlog_simulation.engine_mutants import ENGINE_MUTANTS
 from txlog_simulation.front_door_mutants import FRONT_DOOR_MUTANTS
 from txlog_simulation.increment_mutants import INCREMENT_MUTANTS
 from txlog_simulation.joining_mutants import JOINING_MUTANTS
@@ -482,4 +483,5 @@ MUTANTS = (
     *LOG_MUTANTS,
     *CERTIFICATION_MUTANTS,
     *DIVERGENCE_MUTANTS,
+    *ENGINE_MUTANTS,
 )

@@ -29,6 +29,8 @@ def _those(*kinds: type[StoreProcess]) -> list[object]:
 
 _ALL: Final = (OxigraphProcess, VirtuosoProcess, *_JAVA)
 ALL: Final = _those(*_ALL)
+RDF_1_2: Final = _those(OxigraphProcess, FusekiProcess)
+"""Those that hold triple terms."""
 VIRTUOSO: Final = _those(VirtuosoProcess)
 SERIAL: Final = _those(*(kind for kind in _ALL if kind.adapter.capabilities.serial_updates))
 LOCKING: Final = _those(*(kind for kind in _ALL if not kind.adapter.capabilities.serial_updates))

@@ -65,6 +65,6 @@ def test_a_select_gets_a_group_beside_the_filter() -> None:
     text = "INSERT { ?s <urn:p> ?o } USING <urn:g> WHERE { SELECT ?s ?o { ?s <urn:p> ?o } VALUES ?s { <urn:a> } }"
     named = name_values(text)
     assert named.endswith(
-        "WHERE { { SELECT ?s ?o { ?s <urn:p> ?o } VALUES ?s { <urn:a> } }  FILTER(BOUND(?s)||!BOUND(?s)) }"
+        "WHERE { { SELECT ?s ?o { ?s <urn:p> ?o } VALUES ?s { <urn:a> } } FILTER(BOUND(?s)||!BOUND(?s)) }"
     )
     pyoxigraph.Store().update(named)

@@ -7,6 +7,7 @@
   switched off (``arq:httpServiceAllowed``); no client's update with a SERVICE comes here. Where the marker is not the
   expected one, the request has a solution for a SERVICE, and Jena rolls it back wholly.
 - **Serial**: TDB2 has a single writer and commits with fsync, so the guard alone is enough for two appliers.
+- **Templates** make triples of RDF only (:mod:`txlog.workers.jena_templates`).
 - **Literals** are written in Oxigraph's form and converted to it again when they are read
   (:mod:`txlog.workers.canonical_literals`).
 - The reasons: docs/decisions/0014-how-a-fuseki-is-guarded.md.
@@ -32,6 +33,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.canonical_literals import canonical_lines
 from txlog.workers.jena_joins import FAULT, separate_joins
+from txlog.workers.jena_templates import guard_templates
 from txlog.workers.marker_names import TRIAL_NAME, marker_name, marker_or_load_name
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, USER_GRAPHS_FILTER, dataset_parameters
 from txlog.workers.triple_marker import (
@@ -143,7 +145,13 @@ class FusekiAdapter(TripleMarkerAdapter):
         texts = (
             self.fail_if(NON_EMPTY_PATTERN) if expected is None else self.delete_or_fail(marker_or_load_name(expected))
         )
-        given = [_rewrite_update(text) for text in update_texts(operations, _normalise_quads)]
+        guarded = [
+            StoreOperation(each.kind, guard_templates(each.payload.decode()).encode())
+            if each.kind == KIND_UPDATE
+            else each
+            for each in operations
+        ]
+        given = [_rewrite_update(text) for text in update_texts(guarded, _normalise_quads)]
         end = self.delete_or_fail(TRIAL_NAME) if new is None else [insert_marker(marker_or_load_name(new))]
         return self._update([*texts, *given, *end])
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from txlog.sparql.tokens import Token, tokens_by_operation
+from txlog.sparql.tokens import Edit, Token, apply_edits, tokens_by_operation
+from txlog.workers.pattern_scan import extend_pattern, find_where
 
 _VALUES: Final = re.compile(r"\bvalues\b", re.IGNORECASE)
 
@@ -20,26 +21,12 @@ def name_values(text: str) -> str:
     """Rewrite an update of the log so that each operation names the variables of its ``VALUES``."""
     if not _VALUES.search(text):
         return text
-    pieces, last = list[str](), 0
-    for operation in tokens_by_operation(text):
-        names = dict.fromkeys(_variables_of_values(operation))
-        if names and operation[-1].text == "}":
-            begin, end = _first_of_group(operation), operation[-1].start
-            # Beside a filter, a SELECT needs a group of its own.
-            opens, closes = ("{ ", "} ") if begin.text.upper() == "SELECT" else ("", "")
-            pieces += (text[last : begin.start], opens, text[begin.start : end], closes)
-            pieces += (*(f" FILTER(BOUND({name})||!BOUND({name}))" for name in names), " ")
-            last = end
-    return "".join([*pieces, text[last:]])
-
-
-def _first_of_group(operation: Sequence[Token]) -> Token:
-    """The token behind the brace that the last token closes."""
-    depth, at = 1, len(operation) - 1
-    while depth and at:
-        at -= 1
-        depth += (operation[at].text == "}") - (operation[at].text == "{")
-    return operation[at + 1]
+    edits = list[Edit]()
+    for toks in tokens_by_operation(text):
+        names = dict.fromkeys(_variables_of_values(toks))
+        if names and find_where(toks) >= 0:
+            edits += extend_pattern(toks, " ".join(f"FILTER(BOUND({name})||!BOUND({name}))" for name in names))
+    return apply_edits(text, edits)
 
 
 def _variables_of_values(operation: Sequence[Token]) -> Iterator[str]:

@@ -1,0 +1,190 @@
+"""Finds the triples in the pattern of an update, each with the places of its variables in the text.
+
+Engines need some patterns in another form than the log has them. What decides is which variable is where in a triple:
+see :mod:`txlog.workers.rdf4j_repeats` and :mod:`txlog.workers.jena_templates`.
+
+Source: SPARQL 1.1 Query Language, sections 18.2.2 (translation of groups) and 19.8 (productions 53 to 113).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from txlog.sparql.rewrite.triple_reader import (
+    FreshVariables,
+    PathTriple,
+    PropertyPath,
+    TripleReader,
+    UnsupportedPattern,
+)
+from txlog.sparql.tokens import END, Edit, Token
+
+HAS_VARIABLE: Final = re.compile(r"[?$]\w")
+"""Where it finds nothing in an update, no pattern or template needs to be looked at."""
+_PLACE: Final = "?#"
+
+
+@dataclass
+class ScannedGroup:
+    """The triples that are directly in one group. ``graph``: the term behind its ``GRAPH``, or of a group around it;
+    empty outside of ``GRAPH``. ``is_joined``: each solution of the whole pattern has one of this group. ``end``: the
+    offset of its closing brace."""
+
+    graph: str
+    is_joined: bool
+    triples: list[PathTriple] = field(default_factory=list[PathTriple])
+    end: int = 0
+
+
+class PatternScan(TripleReader):
+    """Reads groups and templates. In its triples a variable is given as the place of its token: see :meth:`place`.
+    Raises :class:`.UnsupportedPattern` for what it does not know."""
+
+    def __init__(self, toks: Sequence[Token]) -> None:
+        super().__init__(toks, FreshVariables(toks))
+        self.groups: list[ScannedGroup] = []
+
+    @staticmethod
+    def place(term: str) -> int:
+        """The index of the token of a variable; -1 for another term, and for a blank node."""
+        return int(term[len(_PLACE) :]) if term.startswith(_PLACE) else -1
+
+    def read_template(self, at: int) -> list[PathTriple]:
+        """The triples of a template whose brace is at ``at``, in GRAPH or not."""
+        found: list[PathTriple] = []
+        self._template(at, found)
+        return found
+
+    def read_group(self, at: int, graph: str = "", *, is_joined: bool = True) -> int:
+        """Read a group in braces, and those inside it, into ``groups``. Returns the index after it."""
+        group = ScannedGroup(graph, is_joined)
+        self.groups.append(group)
+        at += 1
+        before = ""
+        while (mark := self._mark_at(at)) != "}":
+            word = self._word_at(at)
+            if mark == "{":
+                is_union = "UNION" in (before, self._word_at(self._after_group(at)))
+                joined = is_joined and not is_union and before not in ("OPTIONAL", "MINUS")
+                at = self.read_group(at, graph, is_joined=joined)
+            elif mark == "." or word in ("UNION", "OPTIONAL", "MINUS"):
+                at += 1
+            elif word == "GRAPH":
+                at = self.read_group(at + 2, self._token_at(at + 1).text, is_joined=is_joined)
+            elif word == "FILTER":
+                at = self._constraint(at + 1, graph)
+            elif word == "BIND":
+                at = self._expression(at + 1, graph)
+            elif word == "VALUES":
+                at = self._data_block(at)
+            elif word == "SELECT":
+                at = self._select(at, graph)
+            else:
+                triples, at = self.same_subject(at)
+                group.triples += triples
+            before = word
+        group.end = self._token_at(at).start
+        return at + 1
+
+    # -- what is inside a group: each method takes the index at which a construct begins, and returns the one after it
+
+    def _template(self, at: int, found: list[PathTriple]) -> int:
+        at += 1
+        while self._mark_at(at) != "}":
+            if self._mark_at(at) == ".":
+                at += 1
+            elif self._word_at(at) == "GRAPH":
+                at = self._template(at + 2, found)
+            else:
+                triples, at = self.same_subject(at)
+                found += triples
+        return at + 1
+
+    def _constraint(self, at: int, graph: str) -> int:
+        while self._mark_at(at) not in ("(", "{"):
+            at = self._next(at)
+        return self._exists(at, graph) if self._mark_at(at) == "{" else self._expression(at, graph)
+
+    def _expression(self, at: int, graph: str) -> int:
+        """From its opening parenthesis to the one that closes it; groups inside are those of EXISTS."""
+        depth = 0
+        while True:
+            mark = self._mark_at(at)
+            if mark == "{":
+                at = self._exists(at, graph)
+                continue
+            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
+            at = self._next(at)
+            if not depth:
+                return at
+
+    def _exists(self, at: int, graph: str) -> int:
+        return self.read_group(at, graph, is_joined=False)
+
+    def _data_block(self, at: int) -> int:
+        while self._mark_at(at) != "}":
+            at = self._next(at)
+        return at + 1
+
+    def _select(self, at: int, graph: str) -> int:
+        """A sub-select up to the brace that closes the group around it."""
+        while self._mark_at(at) != "}":
+            if self._word_at(at) == "VALUES":
+                at = self._data_block(at)
+            elif self._mark_at(at) == "{":
+                at = self.read_group(at, graph, is_joined=False)
+            elif self._mark_at(at) == "(":
+                at = self._expression(at, graph)
+            else:
+                at = self._next(at)
+        return at
+
+    def _next(self, at: int) -> int:
+        if self._token_at(at) is END:
+            raise UnsupportedPattern("the end")
+        return at + 1
+
+    def _after_group(self, at: int) -> int:
+        depth = 0
+        while True:
+            depth += {"{": 1, "}": -1}.get(self._mark_at(at), 0)
+            at = self._next(at)
+            if not depth:
+                return at
+
+    # -- terms
+
+    def _node(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
+        if self._token_at(at).kind == "VARIABLE":
+            return f"{_PLACE}{at}", at + 1
+        return super()._node(at, found)
+
+    def _verb(self, at: int) -> tuple[PropertyPath, int]:
+        if self._token_at(at).kind == "VARIABLE":
+            return PropertyPath("step", f"{_PLACE}{at}"), at + 1
+        return super()._verb(at)
+
+
+def find_where(toks: Sequence[Token]) -> int:
+    """The index of the brace that opens the pattern of an operation; -1 without one."""
+    depth = 0
+    for at, token in enumerate(toks):
+        if token.kind == "MARK":
+            depth += {"{": 1, "}": -1}.get(token.text, 0)
+        elif not depth and token.word == "WHERE":
+            return at + 1
+    return -1
+
+
+def extend_pattern(toks: Sequence[Token], addition: str) -> list[Edit]:
+    """Edits that add elements at the end of an operation's pattern. A SELECT cannot stand beside other elements, so it
+    gets a group of its own."""
+    where = find_where(toks)
+    end = toks[-1].start
+    if toks[where + 1].word != "SELECT":
+        return [(end, end, f" {addition} ")]
+    begin = toks[where + 1].start
+    return [(begin, begin, "{ "), (end, end, f"}} {addition} ")]
