@@ -57,13 +57,15 @@ def test_a_variable_is_compared_in_both_places(worker: StoreProcess, pattern: st
 def test_only_triples_with_a_variable_twice_change() -> None:
     plain = (
         "INSERT { ?x ?x ?x } WHERE { ?x <urn:p> ?y . ?y <urn:p> ?x GRAPH ?g { ?x ?p ?o } FILTER(?x = ?x) "
-        'BIND("?x ?x" AS ?t) VALUES ?x { 1 } { SELECT ?x (COUNT(?x) AS ?n) WHERE { ?x <urn:p>* ?x } GROUP BY ?x HAVING (?n > 1) } }'
+        'BIND("?x ?x" AS ?t) VALUES ?x { 1 } '
+        "{ SELECT ?x (COUNT(?x) AS ?n) WHERE { ?x <urn:p>* ?x } GROUP BY ?x HAVING (?n > 1) } }"
     )
     assert separate_repeats(plain) == plain
     twice = "DELETE { ?x ?x ?x } WHERE { ?x <urn:p> ?y , ?x . OPTIONAL { ?g1 ?z $z } } ; INSERT DATA { <a> <b> <c> }"
     assert separate_repeats(twice) == (
         "DELETE { ?x ?x ?x } WHERE { ?x <urn:p> ?y , ?g_1 . OPTIONAL { ?g1 ?z ?g_2  "
-        "FILTER(isIRI(?g_2)&&STR($z)=STR(?g_2)) }  FILTER(isIRI(?g_1)&&STR(?x)=STR(?g_1)) } ; INSERT DATA { <a> <b> <c> }"
+        "FILTER(isIRI(?g_2)&&STR($z)=STR(?g_2)) }  FILTER(isIRI(?g_1)&&STR(?x)=STR(?g_1)) } ; "
+        "INSERT DATA { <a> <b> <c> }"
     )
 
 

@@ -6,9 +6,9 @@ statistics, so the same update inserts other quads in a store with the same data
 variable in statement pattern <https://github.com/eclipse-rdf4j/rdf4j/issues/4659>`_.
 
 The second place gets a variable of its own, which a filter compares:
-``?x ?p ?g1 FILTER(isIRI(?g1)&&STR(?x)=STR(?g1))``. A variable in two places of a quad is an IRI in each solution, for only one of them may hold a literal. ``sameTerm``
-would not do: RDF4J's optimiser writes it as one variable again. A path of any length that ends where it begins stays:
-RDF4J follows it step by step.
+``?x ?p ?g1 FILTER(isIRI(?g1)&&STR(?x)=STR(?g1))``. A variable in two places of a quad is an IRI in each solution, for
+only one of them may hold a literal. ``sameTerm`` would not do: RDF4J's optimiser writes it as one variable again. A
+path of any length that ends where it begins stays: RDF4J follows it step by step.
 """
 
 from __future__ import annotations
