@@ -3,12 +3,19 @@ run beside all the rest."""
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# Tests start thousands of Python processes. Without bytecode on disk each of them compiles all it imports, which costs
+# more than the rest of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")  # how long one example takes says more about who else is at work than about the code
