@@ -3,8 +3,10 @@ run beside all the rest."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Generator
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -25,6 +27,18 @@ HEAVY = (*(f"pytest.mark.{mark}" for mark in MARKS), "from engines import")
 """What tells a heavy file: a mark, or the table of engines (``node/tests/workers/engines.py``), which has the marks of
 the stores that it hands out."""
 ROWS = 3
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests and what they import stay until the end: no later collection of garbage walks them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @cache
