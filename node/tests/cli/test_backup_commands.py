@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from txlog.backup.backup_manifest import ManifestPosition, decode_manifest, encode_manifest
+from txlog.cli.main import app
 from txlog.local.supervisor_main import obtain_oxigraph
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -50,9 +52,15 @@ class Cluster:
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        found = self(*arguments, "--json")
-        assert found.returncode == code, (found.stdout, found.stderr)
+        """What a command prints with ``--json``, asked in this process: the start of another costs more than most
+        commands, and some are polled."""
+        found = CliRunner().invoke(app, [*arguments, "--json", "--state", str(self.state)])
+        assert found.exit_code == code, (found.output, found.exception)
         return json.loads(found.stdout)
+
+    def up(self) -> None:
+        found = self("up", "-f", str(self.manifest), "--detach", "--wait", "240")
+        assert found.returncode == 0, (found.stdout, found.stderr)
 
     def refused(self, *arguments: str) -> str:
         found = self(*arguments)
@@ -102,7 +110,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     found = Cluster(folder)
     try:
-        found.json("up", "-f", str(found.manifest), "--detach", "--wait", "240")
+        found.up()
         with store_of_others(folder / "others") as url:
             told = found.json("backup", "adopt", url, "--restore", "--name", "beginning")
             assert (told["quads"], told["position"]["index"], told["restored"]) == (
