@@ -3,12 +3,21 @@ run beside all the rest."""
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+from collections.abc import Generator
 from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
+
+# Tests start thousands of Python processes. Without bytecode on disk each of them compiles all it imports, which costs
+# more than the rest of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")  # how long one example takes says more about who else is at work than about the code
@@ -18,6 +27,18 @@ HEAVY = (*(f"pytest.mark.{mark}" for mark in MARKS), "from engines import")
 """What tells a heavy file: a mark, or the table of engines (``node/tests/workers/engines.py``), which has the marks of
 the stores that it hands out."""
 ROWS = 3
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests and what they import stay until the end: no later collection of garbage walks them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @cache

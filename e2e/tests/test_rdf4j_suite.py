@@ -39,7 +39,7 @@ ASKED = (
     "HttpConnection.testXmlCalendarZ [5] SNAPSHOT",
     "HttpSparqlOrderBy.testQuery1",
     "HttpSparqlSetBinding.testBindingSubselect",
-    "HttpTupleQueryResult.testStreaming",
+    "HttpTupleQueryResult.testGetBindingNames",
     "HttpUpdate.testInsertData",
     "HttpUpdate.testUpdateSequenceInsertDeleteExample9",
     "IsolationLevelTest.testSerializable",

@@ -64,6 +64,7 @@ import org.junit.platform.engine.FilterResult;
 import org.junit.platform.engine.TestDescriptor;
 import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.engine.support.descriptor.ClassSource;
+import org.junit.platform.engine.support.descriptor.MethodSource;
 import org.junit.platform.launcher.Launcher;
 import org.junit.platform.launcher.PostDiscoveryFilter;
 import org.junit.platform.launcher.TestExecutionListener;
@@ -90,6 +91,8 @@ public class Suites {
 	private static String first;
 	private static String second;
 	private static Predicate<String> asked;
+	/** Null where words of the names are given. */
+	private static Set<String> askedNames;
 
 	private static final Map<String, List<Class<?>>> GROUPS = new LinkedHashMap<>();
 
@@ -414,14 +417,29 @@ public class Suites {
 		}
 	}
 
-	/** For the tests of JUnit 4, which have no interceptors. */
+	/**
+	 * For the tests of JUnit 4, which have no interceptors, and for methods without a test that is asked: their suite
+	 * would empty the repository before each of their tests.
+	 */
 	private static FilterResult isAsked(TestDescriptor test) {
-		if (!test.getUniqueId().toString().contains("junit-vintage") || !test.isTest()) {
+		if (!test.getUniqueId().toString().contains("junit-vintage")) {
+			return FilterResult.includedIf(test.getSource().filter(MethodSource.class::isInstance)
+					.map(source -> isMethodAsked((MethodSource) source)).orElse(true));
+		}
+		if (!test.isTest()) {
 			return FilterResult.included("");
 		}
 		String suite = test.getParent().map(TestDescriptor::getDisplayName).orElse("");
 		String name = suite.substring(suite.lastIndexOf('.') + 1) + "." + test.getDisplayName();
 		return FilterResult.includedIf(asked.test(name));
+	}
+
+	/** A method may make several tests, whose names are longer. */
+	private static boolean isMethodAsked(MethodSource method) {
+		String suite = method.getClassName();
+		String name = suite.substring(suite.lastIndexOf('$') + 1) + "." + method.getMethodName();
+		return askedNames == null
+				|| askedNames.stream().anyMatch(each -> each.equals(name) || each.startsWith(name + " "));
 	}
 
 	public static void main(String[] arguments) throws Exception {
@@ -434,6 +452,7 @@ public class Suites {
 		} else {
 			Set<String> names = new HashSet<>(Files.readAllLines(Path.of(which)));
 			asked = names::contains;
+			askedNames = names;
 			// A suite without a test that is asked is left out: it would empty the repository before each of them.
 			GROUPS.replaceAll((group, suites) -> suites.stream()
 					.filter(suite -> names.stream().anyMatch(name -> name.startsWith(suite.getSimpleName() + ".")))

@@ -75,9 +75,8 @@ def _open(folder: Path) -> CaptureStore:
     return CaptureStore(folder, START, clock_ms=lambda: 0, quads_max=QUADS_MAX)
 
 
-def _execute(folder: Path) -> None:
-    """To the end, with one way back on the way."""
-    store = _open(folder)
+def _execute(store: CaptureStore, folder: Path) -> None:
+    """To the end, with one way back on the way; the store is closed then."""
     undone = folder.parent / "undone"
     while store.end.index < len(ENTRIES):
         if store.end.index == UNDO_FROM and not undone.exists():
@@ -198,13 +197,12 @@ def _kill_and_go_on(folder: Path, number: int, reference: Reference) -> bool:
 
     def killed() -> None:
         KillSwitch(number).install()
-        _execute(store_folder)
+        _execute(_open(store_folder), store_folder)
 
     def goes_on() -> None:
         store = _open(store_folder)
         reference.check(store)
-        store.close()
-        _execute(store_folder)
+        _execute(store, store_folder)
         store = _open(store_folder)
         reference.check(store)
         assert store.end.index == len(ENTRIES)
