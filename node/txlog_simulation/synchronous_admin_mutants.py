@@ -120,6 +120,14 @@ SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
         f"{_WRITES}::test_an_update_that_is_evaluated_once_is_answered_as_rolled_back",
     ),
     _mutant(
+        "decision-is-skipped-as-a-whole",
+        "S7",
+        "txlog/server/admin/skip_transaction.py",
+        "        self._refuse_decision(txid)\n",
+        "",
+        f"{_WRITES}::test_a_decision_is_not_skipped",
+    ),
+    _mutant(
         "recovery-that-is-passed-over-is-accepted",
         "S14",
         "txlog/server/admin/settings.py",
