@@ -76,7 +76,7 @@ SYNCHRONOUS_ADMIN_MUTANTS: tuple[Mutant, ...] = (
         "S1",
         DOOR,
         "    if request == NO_REQUEST or request.declined:\n",
-        "    if request == NO_REQUEST:\n",
+        "    if request.declined:\n        return False\n    if request == NO_REQUEST:\n",
         f"{_REPEATS}::test_a_repeat_that_asks_for_less_is_answered_about_the_first",
     ),
     _mutant(
