@@ -180,12 +180,11 @@ async def test_a_proof_lets_a_dead_master_go_and_stale_ones_are_refused(clusters
 
 async def test_a_proof_that_comes_after_the_view_still_names_the_reason(clusters: Callable[..., Cluster]) -> None:
     """Each master gets the proof. One that gets it late is already in the view without the dead one."""
-    cluster = clusters(3)
-    cluster.spawn()
-    await cluster.ready()
+    cluster = clusters(3, max_peer_lag_ms=60_000)
+    await cluster.start()
     await until(lambda: in_one_view(cluster, 0, 1, 2))
     victim = await cluster.get(2, "/txlog/status")
-    cluster.kill(2)
+    await cluster.crash(2)
     url, proof = "/txlog/members/uk-3/down", json.dumps({"birth": victim["birth"], "start": victim["start"]})
     await cluster.post(1, url, proof, 200)
     await until(lambda: in_one_view(cluster, 0, 1))
