@@ -112,15 +112,15 @@ test-clients: install-dev ## unchanged RDF4J and SPARQL clients against both dat
 
 SEEDS ?= 1000
 START ?= 0
-simulate: native ## the masters under simulated faults: SEEDS=n [START=n, or random for seeds that nobody has tried]
-	@$(BIN)/python -m txlog_simulation --seeds $(SEEDS) --start $(START)
+simulate: native ## the masters under simulated faults: SEEDS=n [START=n, or random for seeds that nobody has tried] (ONLY=synchronous: one profile)
+	@$(BIN)/python -m txlog_simulation --seeds $(SEEDS) --start $(START) $(if $(ONLY),--profile $(ONLY))
 
 trace-digest: SEEDS = 2000
 trace-digest: native ## one digest of every event of SEEDS=2000 simulated runs; a change that keeps the behaviour keeps it
 	@$(BIN)/python -m txlog_simulation --digest --seeds $(SEEDS) --start $(START)
 
-mutants: native ## take each safeguard out of the code; the simulator must notice
-	@$(BIN)/python -m txlog_simulation.mutants
+mutants: native ## take each safeguard out of the code; the simulator must notice (ONLY=synchronous: those of this name)
+	@$(BIN)/python -m txlog_simulation.mutants $(if $(ONLY),--only $(ONLY))
 
 model: install-dev ## the TLA+ model of the protocol: every state of small sizes, then its mutants (ONLY=rejoin; DEEP=1: hours)
 	@$(BIN)/python -m e2e.model.check $(if $(ONLY),--only $(ONLY)) $(if $(DEEP),--deep)

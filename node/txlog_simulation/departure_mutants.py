@@ -44,6 +44,32 @@ DEPARTURE_MUTANTS: tuple[Mutant, ...] = (
         test="node/tests/protocol/test_members_leave.py::test_a_leave_of_a_later_view_than_this_master_knows_is_none_here",
     ),
     Mutant(
+        "proof-that-comes-late-names-no-reason",
+        "27",
+        False,
+        (
+            SourceEdit(
+                "txlog/server/admin/views.py",
+                "            self._loop.departures.record_proof(node)\n",
+                "            pass\n",
+            ),
+        ),
+        test="node/tests/server/test_leaving.py::test_a_proof_that_comes_after_the_view_still_names_the_reason",
+    ),
+    Mutant(
+        "proof-that-comes-late-to-a-further-log-names-no-reason",
+        "27",
+        False,
+        (
+            SourceEdit(
+                "txlog/server/process_notices.py",
+                "                service.loop.departures.record_proof(node)\n",
+                "                pass\n",
+            ),
+        ),
+        test="node/tests/server/test_proofs_for_further_logs.py::test_a_proof_counts_in_each_log",
+    ),
+    Mutant(
         "told-of-neighbours-alone",
         "22",
         True,

@@ -98,7 +98,7 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "beginning-of-a-hash-is-a-body",
         _DOOR,
-        "    if isinstance(answer, Unavailable) and one.content",
+        "    if item is None and isinstance(answer, Unavailable) and one.content",
         "    if one.content",
         f"{_REPEATS}::test_a_body_whose_hash_begins_alike_is_told_from_the_first",
     ),

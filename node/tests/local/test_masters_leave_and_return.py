@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -124,25 +125,37 @@ async def test_a_killed_master_is_proved_down_and_taken_in_again(state: StateFol
         for n in range(5):
             assert await cluster.write("uk-1", n) == 204
         before = await cluster.get("uk-2", "/txlog/status")
-        await eventually(lambda: state.read("seen.json", {}).get("uk-2", {}).get("start") == before["start"])
-        seen: set[str] = set()
+        await eventually(lambda: _last_start_is_noted(state, before))
+        await cluster.supervisor.kill("uk-2")
+        await cluster.supervisor.stop("uk-2")  # it stays away until both others know why it is out
+        assert _process(cluster, "uk-2")["exitCode"] == -signal.SIGKILL
+        assert await cluster.write("uk-1", "while-it-is-away") == 204
+        for node in ("uk-1", "us-1"):
+            await eventually(lambda node=node: _is_out(cluster, node, [("uk-2", "down")]))
+        await cluster.supervisor.start("uk-2")
+        await eventually(lambda: cluster.joined(*NODES))
+        after = await cluster.get("uk-1", "/txlog/status")
+        assert after["view"]["number"] != before["view"]["number"]
+        assert await cluster.write("uk-2", "it-is-back") == 204
 
-        async def look() -> None:
-            """What the others say of it meanwhile; it may be back within the second."""
-            while True:
-                seen.update(f"{node} {why}" for node, why in await cluster.out("uk-1"))
-                await asyncio.sleep(0.005)
 
-        looking = asyncio.create_task(look())
+async def test_a_killed_master_starts_again_by_itself(state: StateFolder) -> None:
+    async with masters(state) as cluster:
+        before = await cluster.get("uk-2", "/txlog/status")
+        await eventually(lambda: _last_start_is_noted(state, before))
         await cluster.supervisor.kill("uk-2")
         assert await cluster.write("uk-1", "while-it-is-away") == 204
         await eventually(lambda: _restarted(cluster, "uk-2", before["start"]))
         await eventually(lambda: cluster.joined(*NODES))
-        looking.cancel()
-        assert seen == {"uk-2 down"}
-        after = await cluster.get("uk-1", "/txlog/status")
-        assert after["view"]["number"] != before["view"]["number"]
         assert await cluster.write("uk-2", "it-is-back") == 204
+
+
+def _last_start_is_noted(state: StateFolder, status: dict[str, Any]) -> bool:
+    return bool(state.read("seen.json", {}).get("uk-2", {}).get("start") == status["start"])
+
+
+async def _is_out(cluster: Running, node: str, wanted: list[tuple[str, str]]) -> bool:
+    return await cluster.out(node) == wanted
 
 
 async def _restarted(cluster: Running, node: str, start: int) -> bool:

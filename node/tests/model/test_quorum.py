@@ -19,6 +19,7 @@ from txlog.model.quorum import (
     count_votes,
     find_half_of_votes,
     format_quorum,
+    implies_quorum,
     join_quorums,
     meets_needs,
     parse_quorum,
@@ -159,6 +160,41 @@ def test_a_joined_quorum_holds_where_both_hold(
         return meets_needs(compute_needs(quorum, electorate), electorate, holders)
 
     assert holds(join_quorums([one, other])) == (holds(one) and holds(other))
+
+
+@given(ELECTORATES, QUORUMS, QUORUMS, st.data())
+def test_an_implied_quorum_holds_where_the_stronger_one_holds(
+    electorate: list[Master], one: Quorum, other: Quorum, data: st.DataObject
+) -> None:
+    holders = data.draw(st.sets(st.sampled_from([master.node for master in electorate])))
+
+    def holds(quorum: Quorum) -> bool:
+        return meets_needs(compute_needs(quorum, electorate), electorate, holders)
+
+    assert implies_quorum(join_quorums([one, other]), one)
+    if implies_quorum(one, other) and holds(one):
+        assert holds(other)
+
+
+@pytest.mark.parametrize(
+    ("strong", "weak", "is_implied"),
+    [
+        ("all", "N-1", True),
+        ("all", "60", True),
+        ("all", "D&N-1", True),
+        ("5", "4", True),
+        ("4", "5", False),
+        ("4", "N/2+1", True),
+        ("D", "D/2+1", True),
+        ("D/2+1", "D", False),
+        ("N-1", "all", False),
+        ("N-1", "2", False),
+        ("N/2+1", "D/2+1", False),
+        ("N-1&D/2+1", "D/2+1", True),
+    ],
+)
+def test_which_quorums_imply_others(strong: str, weak: str, is_implied: bool) -> None:
+    assert implies_quorum(parse_quorum(strong), parse_quorum(weak)) == is_implied
 
 
 @given(QUORUMS)

@@ -178,6 +178,22 @@ async def test_a_proof_lets_a_dead_master_go_and_stale_ones_are_refused(clusters
     await until(lambda: in_one_view(cluster, 0, 1, 2))
 
 
+async def test_a_proof_that_comes_after_the_view_still_names_the_reason(clusters: Callable[..., Cluster]) -> None:
+    """Each master gets the proof. One that gets it late is already in the view without the dead one."""
+    cluster = clusters(3, max_peer_lag_ms=60_000)
+    await cluster.start()
+    await until(lambda: in_one_view(cluster, 0, 1, 2))
+    victim = await cluster.get(2, "/txlog/status")
+    await cluster.crash(2)
+    url, proof = "/txlog/members/uk-3/down", json.dumps({"birth": victim["birth"], "start": victim["start"]})
+    await cluster.post(1, url, proof, 200)
+    await until(lambda: in_one_view(cluster, 0, 1))
+    assert [one["why"] for one in (await view_of(cluster, 0))["out"]] == ["unknown"], "it has no proof yet"
+    answer = await cluster.post(0, url, proof, 200)
+    assert answer["inView"] is False
+    assert [one["why"] for one in (await view_of(cluster, 0))["out"]] == ["down"]
+
+
 async def test_metrics_tell_of_the_view_and_of_who_hears_whom(three: Cluster) -> None:
     await until(lambda: in_one_view(three, 0, 1, 2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from master_cluster import Cluster, until
 from synchronous_cluster import GRAPH, RULES, decides, insert, post, rules
 
 from txlog.model.durability import Durability
-from txlog.model.errors import KeyTaken
+from txlog.model.errors import KeyTaken, Unavailable
 from txlog.model.synchronous import NO_REQUEST
-from txlog.protocol.events import Submission
+from txlog.protocol.events import Submission, SubmissionAccepted
+from txlog.server.frontdoor import synchronous_door
 from txlog.server.frontdoor.synchronous_door import recognise_repeat
 from txlog.sparql import prepare_update
 
@@ -196,7 +198,52 @@ async def test_a_key_is_answered_after_a_rule_has_come(three: Cluster) -> None:
     assert asked["body"].strip().endswith(first[1]["TxLog-Transaction"]), asked
 
 
-async def test_a_body_whose_hash_begins_alike_is_told_from_the_first(three: Cluster) -> None:
+async def test_a_repeat_that_asks_for_less_is_answered_about_the_first(three: Cluster) -> None:
+    """The rules have gone, and each of these asks for no more than the first one promises."""
+    first: dict[str, str] = {}
+    terms = {"all": ("N-1", "2", "N/2+1; timeout=40s", "false"), "N-1&D; timeout=7s": ("D/2+1; timeout=9s", "N-1")}
+    for strong in terms:
+        keyed = SYNCED | {"Idempotency_Key": strong.partition(";")[0]}
+        status, headers = await post(three, 1, insert("a"), TxLog_Synchronous=strong, **keyed)
+        assert (status, headers["TxLog-Synchronous"]) == (204, "committed"), headers
+        first[strong] = headers["TxLog-Transaction"]
+    await rules(three, [])
+    for strong, weaker in terms.items():
+        keyed = SYNCED | {"Idempotency_Key": strong.partition(";")[0]}
+        for asked in weaker:
+            status, again = await post(three, 1, insert("a"), TxLog_Synchronous=asked, **keyed)
+            assert (status, again.get("TxLog-Transaction")) == (204, first[strong]), (asked, again)
+            assert again["TxLog-Synchronous"] == "committed"
+    for more in ("all", "N-1; timeout=2s"):
+        status, headers = await post(three, 1, insert("a"), TxLog_Synchronous=more, **keyed)
+        assert (status, headers["TxLog-Error"]) == (409, "KeyTaken"), headers
+
+
+async def test_a_line_that_repeats_a_synchronous_transaction_waits_for_its_quorum(
+    clusters: Callable[..., Cluster],
+) -> None:
+    """This cluster's default is accepted, which promises less. The line itself asks for nothing."""
+    cluster = clusters(3, durability="accepted", max_peer_lag_ms=60_000)
+    await cluster.start()
+    await rules(cluster, RULES)
+    await until(lambda: all(decides(cluster, at) for at in range(3)))
+    assert (await post(cluster, 2, insert("first"), **SYNCED))[0] == 204
+    body, heal = insert("a", "http://ex.org/other"), cut(cluster)
+    keyed = {"TxLog_Synchronous": "true", "Idempotency_Key": "once", "Prefer": "wait=1"}
+    status, first = await post(cluster, 2, body, again=False, **keyed)
+    assert (status, first["TxLog-Synchronous"]) == (202, "pending"), first
+    line, url = json.dumps({"update": body, "key": "once"}), cluster.url(2, "/txlog/transactions")
+    repeat = asyncio.ensure_future(act(cluster, "POST", url, data=line, headers={"Prefer": "wait=50"}))
+    durability = cluster.service(2).loop.durability
+    await until(lambda: repeat.done() or durability.count_txid_waiters() > 0)
+    heal()
+    answered = json.loads((await repeat)[1]["body"])
+    assert (answered["txid"], answered["synchronous"]) == (first["TxLog-Transaction"], "committed"), answered
+
+
+async def test_a_body_whose_hash_begins_alike_is_told_from_the_first(
+    three: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The table of keys has the beginning of a hash, the journal the whole transaction."""
     loop, door = three.service(1).loop, three.service(1).routes.writes.synchronous_door
     assert (await post(three, 1, insert("a"), **SYNCED, Idempotency_Key="once"))[0] == 204
@@ -211,3 +258,14 @@ async def test_a_body_whose_hash_begins_alike_is_told_from_the_first(three: Clus
     assert isinstance(answer, KeyTaken)
     assert "'once'" in str(answer), "the key is shown as the client sent it"
     assert recognise_repeat(loop.status, other, answer).answer is answer, "it is no repeat under other terms"
+    refused = Unavailable("NoQuorum", "2 votes are needed")
+    assert recognise_repeat(loop.status, other, refused).answer is refused, "nothing of this body was logged"
+    repeat = recognise_repeat(loop.status, first, refused).answer
+    assert isinstance(repeat, SubmissionAccepted)
+    assert (str(repeat.txid), repeat.is_repeat) == (answer.txid, True)
+    monkeypatch.setattr(synchronous_door, "_read_first_try", lambda *_: None)  # as after a trim
+    repeat = recognise_repeat(loop.status, first, refused).answer
+    assert isinstance(repeat, SubmissionAccepted)
+    assert str(repeat.txid) == answer.txid
+    unlike = Submission(first.kind, first.key, b"another", bytes([first.content[0] ^ 1]) + first.content[1:])
+    assert recognise_repeat(loop.status, unlike, refused).answer is refused

@@ -375,6 +375,19 @@ async def test_an_update_that_is_evaluated_once_behind_another_one_of_its_commit
     await until(lambda: identified() == sorted(expected))
 
 
+async def test_a_decision_is_not_skipped(three_with_store: Served) -> None:
+    """Its transactions were answered as committed. A worker that refuses one of them names that one."""
+    cluster = three_with_store.cluster
+    status, headers = await post(cluster, 0, insert("a"))
+    assert status == 204, headers
+    txid = headers["TxLog-Transaction"]
+    page = await cluster.get(0, "/txlog/log?keys=1", headers={"Accept": "application/json"})
+    decision = next(entry for entry in page["entries"] if entry["kind"] == "decision")
+    refused = await cluster.post(0, f"/txlog/skip/{decision['txid']}", "", 409)
+    assert refused["message"].endswith(f"that workers refuse: {txid}"), refused
+    assert (await cluster.post(0, f"/txlog/skip/{txid}", "", 200))["state"] == "skipped"
+
+
 async def test_a_follower_gets_them_at_their_commit(three_with_store: Served) -> None:
     cluster = three_with_store.cluster
     status, headers = await post(cluster, 0, insert("a"))

@@ -112,6 +112,18 @@ def join_quorums(quorums: Iterable[Quorum]) -> Quorum:
     return Quorum(tuple(QuorumTerm(form, votes[form]) for form in sorted(votes, key=_ORDER.index)))
 
 
+def implies_quorum(strong: Quorum, weak: Quorum) -> bool:
+    """Whether masters that meet ``strong`` meet ``weak`` as well, in every electorate."""
+    return all(any(_implies_term(one, wanted) for one in strong.terms) for wanted in weak.terms)
+
+
+def _implies_term(strong: QuorumTerm, weak: QuorumTerm) -> bool:
+    if strong.form is weak.form:
+        return strong.votes >= weak.votes
+    is_implied = weak.form is QuorumForm.MAJORITY or strong.form is QuorumForm.ALL
+    return is_implied or (strong.form, weak.form) == (QuorumForm.EACH_CENTER, QuorumForm.MOST_CENTERS)
+
+
 def compute_needs(quorum: Quorum, electorate: Sequence[Master]) -> QuorumNeeds:
     """What the quorum asks for in this electorate. Nothing meets the needs of one without votes (``total`` 0)."""
     total = sum(master.weight for master in electorate)

@@ -18,6 +18,13 @@ class DepartureHistory:
         if departures:
             self._reasons.update(departures)
 
+    def record_proof(self, node: str) -> None:
+        """A supervisor has proved that the process of this master is gone. Another master may have had the proof first:
+        then the view without it is in force here already, and the core keeps no reason."""
+        view = self._status.view
+        if view is not None and view.member(node) is None:
+            self._reasons.setdefault(node, "down")
+
     def departed_members(self) -> dict[str, str]:
         """Configured masters that are not in the view, or are about to leave it: node id to reason. The reason is also
         ``silent`` for a master that did not answer, and ``unknown`` when this process did not see the departure."""

@@ -98,6 +98,8 @@ class ProcessNotices:
             service = self._host.logs.get(number)
             view = service.loop.status.view if service is not None else None
             member = view.member(node) if view is not None else None
-            if service is not None and member is not None and member.birth == log_birth:
+            if service is not None and member is None:
+                service.loop.departures.record_proof(node)
+            elif service is not None and member is not None and member.birth == log_birth:
                 with contextlib.suppress(Conflict):  # that log has received messages of a later process
                     service.loop.prove_down(node, log_birth, log_start)

@@ -19,9 +19,10 @@ from txlog.http.router import Request, Response, Route, json_response, read_body
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.entry import KIND_SKIP
-from txlog.model.errors import BadInput, Conflict, NotFound, Refused
+from txlog.model.errors import BadInput, Conflict, JournalDamaged, NotFound, Refused
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid, parse_txid
+from txlog.model.synchronous_entry import KIND_DECISION, decode_decision
 from txlog.protocol.events import Submission
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_notices import TOPIC
@@ -35,6 +36,8 @@ NOTICE_DELAY_S = 0.02
 another master."""
 NOTICE_TTL_S = 5.0
 """Seconds for which the report of a data centre counts for a skip."""
+NAMED_MAX = 20
+"""Transactions of a decision that a message names."""
 
 
 class SkipHandler:
@@ -157,12 +160,27 @@ class SkipHandler:
             raise NotFound(f"{txid} is not known here; is it spelt right, is this the right cluster?")
         if self._context.transactions.is_skipped(txid):
             raise Conflict(f"{txid} is skipped already")
+        self._refuse_decision(txid)
         self._context.transactions.keep_refusals(str(txid))
         skip = await self._append_skip(txid, reason, self._context.config.write_timeout_s)
         self._context.log.warning("SkippedByHand", txid=str(txid), reason=reason)
         return json_response(
             {"txid": str(txid), "skip": str(skip), "state": self._context.transactions.outcome(txid).state}
         )
+
+    def _refuse_decision(self, txid: Txid) -> None:
+        """Raises :class:`Conflict` for a decision. All that it commits would be without effect, also what clients were
+        answered as committed; a skip names the one transaction that workers refuse."""
+        try:
+            items = self._context.status.read_transactions(*txid.origin, txid.seq, 1, 1).items
+        except JournalDamaged:
+            return
+        if items and items[0].kind == KIND_DECISION:
+            decision = decode_decision(items[0].key)
+            names = ", ".join(map(str, decision.names()[:NAMED_MAX]))
+            raise Conflict(
+                f"{txid} is a {decision.verdict.name}; skip the one of its transactions that workers refuse: {names}"
+            )
 
     async def _append_skip(self, txid: Txid, reason: str, seconds: float) -> Txid:
         name, payload = str(txid), reason.encode()

@@ -123,6 +123,8 @@ class ViewHandler:
         if member is not None:
             self._loop.prove_down(node, birth, report.start)
             self._context.log.info("ProvedDown", peer=node, birth=report.birth, start=report.start)
+        else:
+            self._loop.departures.record_proof(node)
         return json_response({"node": node, "inView": self.is_in_view(Origin(node, birth))})
 
     # Overrides

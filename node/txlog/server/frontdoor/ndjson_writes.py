@@ -79,7 +79,8 @@ _decoder = msgspec.json.Decoder(NdjsonTransaction)
 
 class NdjsonBatch(NamedTuple):
     """``refused`` maps the offset of a line in the batch to its error. ``write`` has the other lines, in order.
-    ``deadline`` is a time of the event loop's clock, in seconds. ``level``: what the lines wait for.
+    ``deadline`` is a time of the event loop's clock, in seconds. ``level``: what the lines wait for;
+    ``synchronous_level``: what they wait for where a first try turns out to be synchronous.
     ``has_synchronous``: one of them takes effect only where a quorum holds it. ``requests``: what each line of
     ``write`` asked for. ``trace``: of ``write``, None where it is not recorded."""
 
@@ -88,6 +89,7 @@ class NdjsonBatch(NamedTuple):
     write: AwaitedWrite | None
     deadline: float
     level: Durability
+    synchronous_level: Durability
     has_synchronous: bool = False
     requests: Sequence[SynchronousRequest] = ()
     trace: WriteTrace | None = None
@@ -165,7 +167,7 @@ class NdjsonWriteHandler:
                 try:
                     lines = await reader.read()
                 except (TooLarge, BadInput) as wrong:
-                    batches.append(NdjsonBatch(1, {0: wrong}, None, 0.0, asked.level))
+                    batches.append(NdjsonBatch(1, {0: wrong}, None, 0.0, asked.level, asked.level))
                     break
             finished = True
             filled.set()
@@ -202,7 +204,8 @@ class NdjsonWriteHandler:
                 await asyncio.sleep(0)
                 began = time.monotonic()
         has_synchronous = any(map(is_synchronous, submissions))
-        level = level_of(asked) if has_synchronous else asked.level
+        synchronous_level = level_of(asked)
+        level = synchronous_level if has_synchronous else asked.level
         write: AwaitedWrite | None = None
         trace: WriteTrace | None = None
         if submissions:
@@ -212,7 +215,9 @@ class NdjsonWriteHandler:
             except Unavailable as wrong:
                 refused = dict.fromkeys(range(len(lines)), wrong) | refused
         deadline = asyncio.get_running_loop().time() + asked.timeout_s
-        return NdjsonBatch(len(lines), refused, write, deadline, level, has_synchronous, requests, trace)
+        return NdjsonBatch(
+            len(lines), refused, write, deadline, level, synchronous_level, has_synchronous, requests, trace
+        )
 
     def _prepare(
         self, line: bytes, asked: WriteOptions, traits: EngineTraits, has_rules: bool
@@ -241,7 +246,7 @@ class NdjsonWriteHandler:
     async def _render_answers(self, batch: NdjsonBatch) -> bytes:
         """The answer lines of the batch, once all its transactions have reached their level or the deadline has
         passed."""
-        write = batch.write
+        write, level = batch.write, batch.level
         answers: list[SubmissionAccepted | Refused] = []
         reached = True
         repeats: set[Txid] = set()
@@ -253,18 +258,21 @@ class NdjsonWriteHandler:
             answers = write.answers or [Unavailable("Late", "not known yet whether it was accepted")] * len(write.batch)
             if write.answers and any(isinstance(answer, Refused) for answer in answers):
                 tries = zip(write.batch, answers, batch.requests, strict=True)
-                answers = [recognise_repeat(self._status, *each).answer for each in tries]
+                recognised = [recognise_repeat(self._status, *each) for each in tries]
+                answers = [each.answer for each in recognised]
+                if any(each.is_synchronous for each in recognised):
+                    level = batch.synchronous_level
             last = next((a for a in reversed(answers) if isinstance(a, SubmissionAccepted) and not a.is_repeat), None)
             for one in answers:
                 waits = isinstance(one, SubmissionAccepted) and (one.is_repeat or batch.has_synchronous)
                 if isinstance(one, SubmissionAccepted) and waits and one.txid not in repeats:
-                    await self._wait_for_level(one.txid, batch.level, batch.deadline)
+                    await self._wait_for_level(one.txid, level, batch.deadline)
                     repeats.add(one.txid)
-            if last is not None and reached and batch.level not in BELOW_APPLIED:
-                reached = await self._wait_for_level(last.txid, batch.level, batch.deadline)
-        whole = reached and batch.level in BELOW_APPLIED and not repeats
+            if last is not None and reached and level not in BELOW_APPLIED:
+                reached = await self._wait_for_level(last.txid, level, batch.deadline)
+        whole = reached and level in BELOW_APPLIED and not repeats
         if whole and not batch.refused and answers:
-            formatted = self._render_uniform_batch(answers, batch.level)
+            formatted = self._render_uniform_batch(answers, level)
             if formatted is not None:
                 return formatted
         given = iter(answers)
@@ -275,7 +283,7 @@ class NdjsonWriteHandler:
             if isinstance(answer, TxLogError):
                 lines.append(_render_error(answer))
             else:
-                lines.append(self._render_outcome(answer.txid, batch.level))
+                lines.append(self._render_outcome(answer.txid, level))
         return b"".join(lines)
 
     async def _wait_for_level(self, txid: Txid, level: Durability, deadline: float) -> bool:

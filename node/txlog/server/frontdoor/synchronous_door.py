@@ -18,7 +18,7 @@ from txlog.model.errors import JournalDamaged, KeyTaken, Refused, Unavailable
 from txlog.model.graph_set import NO_GRAPH, GraphSet, WrittenGraphs
 from txlog.model.hashes import content_hash
 from txlog.model.ids import Txid
-from txlog.model.quorum import format_quorum, join_quorums
+from txlog.model.quorum import format_quorum, implies_quorum
 from txlog.model.synchronous import (
     NO_REQUEST,
     GraphRule,
@@ -134,9 +134,9 @@ def recognise_repeat(
     first = log.keys.find_first_use(key, log.last_stamp) if key else None
     if first is None:
         return found
-    if isinstance(answer, Unavailable) and one.content.startswith(first.content):
-        return found._replace(answer=SubmissionAccepted(first.txid, repeat=True))
     item = _read_first_try(status, first.txid)
+    if item is None and isinstance(answer, Unavailable) and one.content.startswith(first.content):
+        return found._replace(answer=SubmissionAccepted(first.txid, repeat=True))  # the journal knows no more of it
     if item is None or item.payload != one.payload or _ordinary_kind(item.kind) != _ordinary_kind(one.kind):
         return found
     if not _meets(item, request):
@@ -164,15 +164,15 @@ def _ordinary_kind(kind: int) -> int:
 
 
 def _meets(item: RunItem, request: SynchronousRequest) -> bool:
-    """Whether a transaction in the log promises what the request asks for."""
-    if request == NO_REQUEST:
+    """Whether a transaction in the log promises what the request asks for, or more."""
+    if request == NO_REQUEST or request.declined:
         return True
-    if request.declined or item.kind not in SYNCHRONOUS_KINDS:
-        return request.declined and item.kind not in SYNCHRONOUS_KINDS
+    if item.kind not in SYNCHRONOUS_KINDS:
+        return False
     terms = decode_synchronous_key(item.key)
-    asked = [terms.quorum] if request.quorum is None else [terms.quorum, request.quorum]
-    timeouts = [terms.timeout_ms] if request.timeout_ms is None else [terms.timeout_ms, request.timeout_ms]
-    return join_quorums(asked) == terms.quorum and least_timeout(timeouts) == terms.timeout_ms
+    if request.quorum is not None and not implies_quorum(terms.quorum, request.quorum):
+        return False
+    return request.timeout_ms is None or least_timeout([terms.timeout_ms, request.timeout_ms]) == terms.timeout_ms
 
 
 def _other_terms(key: str, item: RunItem, txid: Txid) -> KeyTaken:
