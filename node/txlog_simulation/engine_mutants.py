@@ -46,7 +46,7 @@ ENGINE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "subjects-of-triple-terms-are-free",
         "jena_templates.py",
-        ", *scan.inside_terms]",
+        ", *scan.term_subjects]",
         "]",
         f"{_SUBJECTS}test_a_template_makes_triples_of_rdf",
     ),

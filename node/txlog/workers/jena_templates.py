@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from txlog.sparql.rewrite.triple_reader import PathTriple, UnsupportedPattern
+from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
 from txlog.sparql.tokens import Edit, Token, apply_edits, tokens_by_operation
 from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, extend_pattern, find_where
 
@@ -36,9 +36,9 @@ def _guard_operation(toks: Sequence[Token]) -> list[Edit]:
     template = next((at + 1 for at, token in enumerate(toks) if token.word == "INSERT"), -1)
     if where < 0 or template < 0:
         return []
-    scan = _TemplateScan(toks)
+    scan = PatternScan(toks)
     triples = scan.read_template(template)
-    places = [*map(PatternScan.place, (subject for subject, _, _ in triples)), *scan.inside_terms]
+    places = [*map(PatternScan.place, (subject for subject, _, _ in triples)), *scan.term_subjects]
     by_name: dict[str, list[int]] = {}
     for place in dict.fromkeys(places):
         if place >= 0:
@@ -63,15 +63,3 @@ def _certain_subjects(scan: PatternScan, toks: Sequence[Token]) -> Iterator[str]
             place = PatternScan.place(subject)
             if place >= 0 and path.kind == "step":
                 yield toks[place].text[1:]
-
-
-class _TemplateScan(PatternScan):
-    """``inside_terms``: the places of variables that are the subject of a triple term."""
-
-    def __init__(self, toks: Sequence[Token]) -> None:
-        super().__init__(toks)
-        self.inside_terms: list[int] = []
-
-    def _triple_term(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
-        self.inside_terms.append(at if self._token_at(at).kind == "VARIABLE" else -1)
-        return super()._triple_term(at, found)

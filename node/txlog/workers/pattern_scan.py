@@ -41,11 +41,13 @@ class ScannedGroup:
 
 class PatternScan(TripleReader):
     """Reads groups and templates. In its triples a variable is given as the place of its token: see :meth:`place`.
-    Raises :class:`.UnsupportedPattern` for what it does not know."""
+    ``term_subjects``: places of variables that are the subject of a triple term. Raises :class:`.UnsupportedPattern`
+    for what it does not know."""
 
     def __init__(self, toks: Sequence[Token]) -> None:
         super().__init__(toks, FreshVariables(toks))
         self.groups: list[ScannedGroup] = []
+        self.term_subjects: list[int] = []
 
     @staticmethod
     def place(term: str) -> int:
@@ -161,6 +163,11 @@ class PatternScan(TripleReader):
         if self._token_at(at).kind == "VARIABLE":
             return f"{_PLACE}{at}", at + 1
         return super()._node(at, found)
+
+    def _triple_term(self, at: int, found: list[PathTriple]) -> tuple[str, int]:
+        if self._token_at(at).kind == "VARIABLE":
+            self.term_subjects.append(at)
+        return super()._triple_term(at, found)
 
     def _verb(self, at: int) -> tuple[PropertyPath, int]:
         if self._token_at(at).kind == "VARIABLE":
