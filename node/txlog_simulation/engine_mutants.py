@@ -7,6 +7,7 @@ from txlog_simulation.source_patches import SourceEdit
 
 _WORKERS = "txlog/workers"
 _REPEATED = "node/tests/workers/test_repeated_variables.py::"
+_MINUS = "node/tests/workers/test_minus_in_updates.py::"
 _SUBJECTS = "node/tests/workers/test_template_subjects.py::"
 
 
@@ -18,8 +19,8 @@ ENGINE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "rdf4j-gets-repeats",
         "rdf4j.py",
-        "name_values(separate_repeats(scoped_update(self._dialect(text))))",
-        "name_values(scoped_update(self._dialect(text)))",
+        "separate_repeats(isolate_minus(scoped_update(self._dialect(text))))",
+        "isolate_minus(scoped_update(self._dialect(text)))",
         f"{_REPEATED}test_a_variable_is_compared_in_both_places",
     ),
     _mutant(
@@ -35,6 +36,20 @@ ENGINE_MUTANTS: tuple[Mutant, ...] = (
         "return [] if is_loop else places",
         "return places",
         f"{_REPEATED}test_only_triples_with_a_variable_twice_change",
+    ),
+    _mutant(
+        "minus-sees-what-it-is-joined-with",
+        "rdf4j.py",
+        "isolate_minus(scoped_update(self._dialect(text)))",
+        "scoped_update(self._dialect(text))",
+        f"{_MINUS}test_a_minus_compares_the_variables_of_its_parts",
+    ),
+    _mutant(
+        "filter-goes-into-the-sub-select",
+        "rdf4j_minus.py",
+        'elif word == "FILTER" and is_parted:',
+        "elif False:",
+        f"{_MINUS}test_a_minus_compares_the_variables_of_its_parts",
     ),
     _mutant(
         "jena-gets-any-subject",

@@ -31,6 +31,8 @@ _ALL: Final = (OxigraphProcess, VirtuosoProcess, *_JAVA)
 ALL: Final = _those(*_ALL)
 RDF_1_2: Final = _those(OxigraphProcess, FusekiProcess)
 """Those that hold triple terms."""
+PARTED_MINUS: Final = _those(OxigraphProcess, *_JAVA)
+"""Those in which a MINUS without common variables removes nothing."""
 VIRTUOSO: Final = _those(VirtuosoProcess)
 SERIAL: Final = _those(*(kind for kind in _ALL if kind.adapter.capabilities.serial_updates))
 LOCKING: Final = _those(*(kind for kind in _ALL if not kind.adapter.capabilities.serial_updates))

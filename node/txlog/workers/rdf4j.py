@@ -12,7 +12,7 @@
   keeps them as they are written. The engine :data:`AS_WRITTEN` leaves them as the log has them, in both directions,
   except for language tags, which are in lower case (:func:`~txlog.workers.canonical_literals.lines_with_lower_tags`).
 - **Variables** that a triple has twice get a filter (:mod:`txlog.workers.rdf4j_repeats`), those of ``VALUES`` a name
-  (:mod:`txlog.workers.rdf4j_values`).
+  (:mod:`txlog.workers.rdf4j_values`); ``MINUS`` sees its own only (:mod:`txlog.workers.rdf4j_minus`).
 - **IF** gets its errors (:func:`~txlog.workers.union_default_graph.give_if_its_errors`).
 - The reasons: docs/decisions/0016-how-an-rdf4j-is-guarded.md.
 """
@@ -39,6 +39,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.canonical_literals import canonical_lines, clean_quads, lines_with_lower_tags
 from txlog.workers.marker_names import TRIAL_NAME, marker_name, marker_or_load_name
+from txlog.workers.rdf4j_minus import isolate_minus
 from txlog.workers.rdf4j_repeats import separate_repeats
 from txlog.workers.rdf4j_values import name_values
 from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, dataset_parameters
@@ -120,7 +121,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
             # A master computed it on literals in their canonical form, so it would miss quads here, or find a change
             # where there is none. RDF4J refuses this text, and with it the transaction, by this name.
             return _REFUSED_EFFECT
-        return name_values(separate_repeats(scoped_update(self._dialect(text))))
+        return name_values(separate_repeats(isolate_minus(scoped_update(self._dialect(text)))))
 
     def _dialect(self, text: str) -> str:
         """The constants of a query or an update as this engine holds them, and IF as SPARQL defines it."""
