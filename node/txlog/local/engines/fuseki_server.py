@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from txlog.local.engines.java_runtime import java_command
 from txlog.local.engines.maven_artifacts import MavenArtifact, fetch_artifact
 
 SERVER_JAR: Final = MavenArtifact(
@@ -20,7 +21,6 @@ SERVER_JAR: Final = MavenArtifact(
 """The last version for Java 17; newer ones need 21, which is often not installed."""
 DATASET: Final = "txlog"
 """The end of a worker's URL."""
-HEAP_MIB: Final = 1024
 
 
 def obtain_fuseki() -> Path:
@@ -32,7 +32,7 @@ def obtain_fuseki() -> Path:
 def fuseki_command(jar: Path, java_home: Path, folder: Path, port: int) -> tuple[str, ...]:
     """The process that serves ``folder``, which must exist, at ``http://127.0.0.1:<port>/txlog``."""
     return (
-        *(str(java_home / "bin" / "java"), f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"),
+        *java_command(java_home),
         *("-cp", str(jar), "org.apache.jena.fuseki.main.cmds.FusekiMainCmd", "--quiet", "--modules=false"),
         *("--localhost", "--port", str(port), "--no-cors", "--compact"),
         # A worker must not connect to other addresses; the appliers' guard relies on this, too.

@@ -15,12 +15,16 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from txlog.config.atomic_file import write_atomically
 from txlog.local.local_errors import CannotRun
 
 SUPPORTED_VERSIONS = (17, 21)
 """Versions that Spark 4 supports."""
+_STORE_OPTIONS: Final = ("-Xmx1024m", "-Xss8m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+"""A store evaluates paths of any length by recursion. How deep a thread's stack goes depends on what the JVM has
+compiled so far, so with the JVM's own size one store can refuse (StackOverflowError) what another one executes."""
 
 _WRAPPER_SCRIPT = """\
 #!/bin/sh
@@ -43,6 +47,11 @@ def obtain_java_home(folder: Path, environ: Mapping[str, str] = os.environ) -> P
             if java_version(home) in SUPPORTED_VERSIONS:
                 return home
     return _java_of_wheel(folder)
+
+
+def java_command(home: Path) -> tuple[str, ...]:
+    """The beginning of the command of a store in Java."""
+    return str(home / "bin" / "java"), *_STORE_OPTIONS
 
 
 def _find_installed(environ: Mapping[str, str]) -> list[Path]:

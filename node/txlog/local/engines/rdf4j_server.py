@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from txlog.config.atomic_file import write_atomically
+from txlog.local.engines.java_runtime import java_command
 from txlog.local.engines.maven_artifacts import MavenArtifact, fetch_artifact
 
 SERVER_WAR: Final = MavenArtifact(
@@ -33,7 +34,6 @@ JETTY_JAR: Final = MavenArtifact(
 REPOSITORY: Final = "txlog"
 REPOSITORY_PATH: Final = f"/rdf4j-server/repositories/{REPOSITORY}"
 """The end of a worker's URL."""
-HEAP_MIB: Final = 1024
 DEFAULT_SAIL: Final = '[ sail:sailType "rdf4j:LmdbStore" ]'
 _CONFIG: Final = """\
 @prefix rep: <http://www.openrdf.org/config/repository#> .
@@ -80,7 +80,7 @@ def rdf4j_command(files: Rdf4jFiles, java_home: Path, folder: Path, port: int) -
     """The process that serves a folder of :func:`prepare_rdf4j` at ``http://127.0.0.1:<port>`` and
     :data:`REPOSITORY_PATH`."""
     return (
-        *(str(java_home / "bin" / "java"), f"-Xmx{HEAP_MIB}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"),
+        *java_command(java_home),
         *(f"-Dorg.eclipse.rdf4j.appdata.basedir={folder}", f"-Djava.io.tmpdir={folder / 'container'}"),
         *("-jar", str(files.jetty), "--host", "127.0.0.1", "--port", str(port)),
         *("--path", "/rdf4j-server", str(files.application)),
