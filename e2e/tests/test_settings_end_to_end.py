@@ -11,6 +11,7 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -23,7 +24,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 def run(masters: SupervisedCluster, *words: str) -> tuple[int, str]:
     """Exit code, and what was said. In this process: the start of another costs more than the commands."""
-    with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as errors, pytest.raises(SystemExit) as end:
+    with (
+        patch.dict(os.environ),  # a command with --state sets the file of the token, for its own process
+        redirect_stdout(StringIO()) as output,
+        redirect_stderr(StringIO()) as errors,
+        pytest.raises(SystemExit) as end,
+    ):
         handle_errors(partial(app, [*words, "--state", str(masters.state.root)]))
     return int(end.value.code or 0), output.getvalue() + errors.getvalue().replace("\n", " ")
 

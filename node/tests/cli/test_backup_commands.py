@@ -1,6 +1,7 @@
 """`txlog backup`, `txlog restore`, `txlog worker rebuild` as people use them, on a whole local cluster."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 from socket import socket
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -56,7 +58,8 @@ class Cluster:
     def json(self, *arguments: str, code: int = 0) -> Any:
         """What a command prints with ``--json``, asked in this process: the start of another costs more than most
         commands, and some are polled."""
-        found = CliRunner().invoke(app, [*arguments, "--json", "--state", str(self.state)])
+        with patch.dict(os.environ):  # a command with --state sets the file of the token, for its own process
+            found = CliRunner().invoke(app, [*arguments, "--json", "--state", str(self.state)])
         assert found.exit_code == code, (found.output, found.exception)
         return json.loads(found.stdout)
 
@@ -67,7 +70,12 @@ class Cluster:
     def refused(self, *arguments: str) -> str:
         """What the command line says where it refuses."""
         words = [*arguments, "--state", str(self.state)]
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as errors, pytest.raises(SystemExit) as end:
+        with (
+            patch.dict(os.environ),
+            redirect_stdout(StringIO()),
+            redirect_stderr(StringIO()) as errors,
+            pytest.raises(SystemExit) as end,
+        ):
             handle_errors(partial(app, words))  # raises what a person would see as a traceback
         assert end.value.code == 1, errors.getvalue()
         return errors.getvalue()
