@@ -3,20 +3,16 @@ joined with, too, where its plan has bound them first."""
 
 from __future__ import annotations
 
-import json
-
 import pyoxigraph
 import pytest
 from engines import PARTED_MINUS, stores_of
+from marked_subjects import mark_subjects
 from server_process import StoreProcess
 
-from txlog.model.entry import KIND_UPDATE, Position
-from txlog.workers.adapter import ApplyResult, MarkerPosition, StoreOperation
 from txlog.workers.rdf4j_minus import isolate_minus
 
 running, worker = stores_of(PARTED_MINUS)
 DATA = "<urn:b> <urn:r> <urn:a> . <urn:x> <urn:p> <urn:y> . <urn:k> <urn:p> <urn:l> . <urn:k> <urn:q> <urn:d>"
-AT = MarkerPosition(Position(2, 7, bytes([7]) * 16), 0)
 PLANS = ("", *(" ".join(f"<urn:m{number}> <urn:{kind}> <urn:n> ." for number in range(30)) for kind in "qr"))
 """With more triples of a kind, RDF4J begins elsewhere."""
 OTHERS = "MINUS { ?c <urn:q> ?d }"
@@ -40,15 +36,7 @@ OTHERS = "MINUS { ?c <urn:q> ?d }"
 def test_a_minus_compares_the_variables_of_its_parts(worker: StoreProcess, pattern: str, wanted: str) -> None:
     for more in PLANS:
         worker.clear()
-        update = f"INSERT {{ ?x <urn:new> <urn:new> }} WHERE {{ {pattern} }}"
-        texts = (f"INSERT DATA {{ {DATA} . {more} }}", update)
-        operations = [StoreOperation(KIND_UPDATE, text.encode()) for text in texts]
-        applied = worker.send(worker.adapter.apply(operations, None, AT))
-        assert worker.adapter.parse_apply_result(applied) is ApplyResult.APPLIED, applied.text
-        query = "SELECT DISTINCT ?x { ?x <urn:new> ?y }"
-        answer = worker.send(worker.adapter.query(query, "application/sparql-results+json", union=False))
-        rows = json.loads(answer.body)["results"]["bindings"]
-        assert "".join(sorted(row["x"]["value"][-1] for row in rows)) == wanted
+        assert mark_subjects(worker, f"{DATA} . {more}", pattern) == wanted
 
 
 def test_only_groups_with_a_minus_change() -> None:

@@ -3,14 +3,11 @@ the variable first."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from engines import ALL, stores_of
+from marked_subjects import mark_subjects
 from server_process import StoreProcess
 
-from txlog.model.entry import KIND_UPDATE, Position
-from txlog.workers.adapter import ApplyResult, MarkerPosition, StoreOperation
 from txlog.workers.rdf4j_repeats import separate_repeats
 
 running, worker = stores_of(ALL)
@@ -19,7 +16,6 @@ DATA = (
     'GRAPH <urn:g> { <urn:n> <urn:p> "x" , <urn:n> . <urn:m> <urn:p> "x" . <urn:g> <urn:p> <urn:m> . <urn:a> <urn:p> '
     "<urn:g> }"
 )
-AT = MarkerPosition(Position(2, 7, bytes([7]) * 16), 0)
 ALL_NODES = "VALUES ?x { <urn:n> <urn:m> <urn:k> <urn:g> <urn:s> <urn:a> }"
 
 
@@ -44,14 +40,7 @@ ALL_NODES = "VALUES ?x { <urn:n> <urn:m> <urn:k> <urn:g> <urn:s> <urn:a> }"
     ],
 )
 def test_a_variable_is_compared_in_both_places(worker: StoreProcess, pattern: str, wanted: str) -> None:
-    update = f"INSERT {{ ?x <urn:new> <urn:new> }} WHERE {{ {pattern} }}"
-    operations = [StoreOperation(KIND_UPDATE, each.encode()) for each in (f"INSERT DATA {{ {DATA} }}", update)]
-    applied = worker.send(worker.adapter.apply(operations, None, AT))
-    assert worker.adapter.parse_apply_result(applied) is ApplyResult.APPLIED, applied.text
-    query = "SELECT DISTINCT ?x { ?x <urn:new> ?y }"
-    answer = worker.send(worker.adapter.query(query, "application/sparql-results+json", union=False))
-    rows = json.loads(answer.body)["results"]["bindings"]
-    assert "".join(sorted(row["x"]["value"][-1] for row in rows)) == wanted
+    assert mark_subjects(worker, DATA, pattern) == wanted
 
 
 def test_only_triples_with_a_variable_twice_change() -> None:
