@@ -68,3 +68,8 @@ def test_a_select_gets_a_group_beside_the_filter() -> None:
         "WHERE { { SELECT ?s ?o { ?s <urn:p> ?o } VALUES ?s { <urn:a> } } FILTER(BOUND(?s)||!BOUND(?s)) }"
     )
     pyoxigraph.Store().update(named)
+
+
+def test_a_text_that_does_not_parse_stays() -> None:
+    for text in ("INSERT { } WHERE { VALUES ?x { 1", "VALUES ?x { 1 } WHERE", "VALUES ?x WHERE }"):
+        assert name_values(text) == text

@@ -19,7 +19,8 @@ from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, extend_pattern
 
 
 def guard_templates(text: str) -> str:
-    """Rewrite an update of the log so that its INSERT templates make triples of RDF only. What is not read stays."""
+    """Rewrite an update of the log so that its INSERT templates make triples of RDF only. A text that does not parse
+    stays."""
     if not HAS_VARIABLE.search(text):
         return text
     edits = list[Edit]()

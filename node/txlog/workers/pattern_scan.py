@@ -176,13 +176,16 @@ class PatternScan(TripleReader):
 
 
 def find_where(toks: Sequence[Token]) -> int:
-    """The index of the brace that opens the pattern of an operation; -1 without one."""
+    """The index of the brace that opens the pattern of an operation; -1 without one, or where the operation does not
+    end with a brace."""
+    if toks[-1].text != "}":
+        return -1
     depth = 0
     for at, token in enumerate(toks):
         if token.kind == "MARK":
             depth += {"{": 1, "}": -1}.get(token.text, 0)
         elif not depth and token.word == "WHERE":
-            return at + 1
+            return at + 1 if toks[at + 1].text == "{" else -1
     return -1
 
 

@@ -24,8 +24,8 @@ _MINUS: Final = re.compile(r"\bminus\b", re.IGNORECASE)
 
 
 def isolate_minus(text: str) -> str:
-    """Rewrite an update of the log so that each MINUS sees the variables of its own parts only. What is not read
-    stays."""
+    """Rewrite an update of the log so that each MINUS sees the variables of its own parts only. A text that does
+    not parse stays."""
     if not _MINUS.search(text):
         return text
     pieces, last = list[str](), 0

@@ -21,7 +21,8 @@ from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, ScannedGroup, 
 
 
 def separate_repeats(text: str) -> str:
-    """Rewrite an update of the log so that no triple of its patterns has a variable twice. What is not read stays."""
+    """Rewrite an update of the log so that no triple of its patterns has a variable twice. A text that does not
+    parse stays."""
     if not HAS_VARIABLE.search(text):
         return text
     edits = list[Edit]()
