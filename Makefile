@@ -10,7 +10,7 @@ export UV_LINK_MODE ?= copy
 # Each process that tests and benchmarks start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-long test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous
+.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-long test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous undecided
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -165,6 +165,9 @@ bench: native ## how fast it is (ONLY=c1,c64,b100,append,catchup,batch,idle; by 
 
 synchronous: native ## graphs with a quorum through splits, kill -9 and a lost disk; every answer is compared with the log (SECONDS=600 SEED=n)
 	@$(BIN)/python -m e2e.scenarios.synchronous $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
+undecided: native $(SPARK_CLASSES) ## a backup with forty undecided transactions; trims, a restart and a lost disk while some are always undecided (SECONDS=120)
+	@$(BIN)/python -m e2e.scenarios.undecided $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-door: native ## what the front door costs: updates, uploads, proxied queries, a large result (ONLY=insert10,upload,query,statements,stream ROUNDS=3)
 	$(BIN)/python -m bench.http_api $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))

@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from e2e.lib.cluster.backup_reporter import BackupReporter
 from e2e.lib.cluster.following_stores import FollowingStore
 from e2e.lib.cluster.links import LinkControl, linked_masters
 from e2e.lib.cluster.log_ends import wait_at_rest
@@ -124,32 +124,6 @@ class Arena:
             time.sleep(self.draw.random())
         self.masters.start(node)
         self.wait_state("Joined")
-
-
-class BackupReporter(threading.Thread):
-    """Until :meth:`end`: reports each wanted backup of a split as done at the stable position. The logs of this cluster
-    are never trimmed, so the log itself is that backup."""
-
-    def __init__(self, urls: Sequence[str]) -> None:
-        super().__init__(daemon=True)
-        self._urls = urls
-        self._over = threading.Event()
-
-    def end(self) -> None:
-        """End it."""
-        self._over.set()
-        self.join()
-
-    def run(self) -> None:
-        while not self._over.wait(0.2):
-            for url in self._urls:
-                try:
-                    with MasterClient(url, 2.0) as master:
-                        for duty in master.duties():
-                            stable = master.status().stable
-                            master.complete_duty(duty["id"], stable.index, stable.hash)
-                except TxLogError:
-                    continue  # it is down, or has gone on meanwhile
 
 
 def run_faults(arena: Arena, seconds: float) -> None:

@@ -11,11 +11,12 @@ from typing import Final
 import pytest
 
 from e2e.conformance.rdf4j.java_client import ClientSteps, client_steps
+from e2e.lib.cluster.backup_reporter import BackupReporter
 from e2e.lib.cluster.links import linked_masters
 from e2e.lib.cluster.masters import NODES, REPOSITORY, BenchMasters, three_masters, wait_quorate
 from e2e.lib.readers import read_log
 from e2e.lib.wait import NotYet, wait_until
-from e2e.scenarios.synchronous import SETTINGS, BackupReporter
+from e2e.scenarios.synchronous import SETTINGS
 from txlog.client import MasterClient
 from txlog.config.durability_specs import GraphRuleSpec
 from txlog.local.local_errors import CannotRun

@@ -138,6 +138,22 @@ REQUIRED_COVERAGE = (
     "crash between accept and install",
     *(f"{fault}: {kind}" for fault in ("cut-at-change", "slow-at-change") for kind in CHANGE_RECORDS[:3]),
 )
+SYNCHRONOUS_COVERAGE = (
+    "answered committed",
+    "answered pending",
+    "answered rolled-back",
+    "commit",
+    "commit after a rejoin",
+    "decided by another one",
+    "electorate changed",
+    "fresh birth in a quorate view",
+    "isolated with a decision",
+    "late, and committed",
+    "rollback",
+    "synchronous effect",
+    "won by decisions",
+)
+"""What only runs with synchronous transactions meet."""
 LIVES_FROM_SEEDS = 1500
 LIVES_COVERAGE = (
     "begun old and trimmed",
@@ -163,13 +179,7 @@ LIVES_COVERAGE = (
     "too many requests",
     "view changes under waiting clients",
     "waited until durable",
-    "answered committed",
-    "answered rolled-back",
-    "commit",
-    "decided by another one",
-    "isolated with a decision",
-    "rollback",
-    "synchronous effect",
+    *SYNCHRONOUS_COVERAGE,
 )
 """What only the lives of ``lives.py`` meet."""
 RARE_FROM_SEEDS = 5000
@@ -337,8 +347,10 @@ def _print_smallest(seed: int, job: SimulationJob) -> None:
 
 
 def _missing_coverage(total: RunTotals, job: SimulationJob) -> list[str]:
-    if total.seeds < COVERAGE_FROM_SEEDS or job.mutant or job.profile:
+    if total.seeds < COVERAGE_FROM_SEEDS or job.mutant:
         return []
+    if job.profile:
+        return [name for name in SYNCHRONOUS_COVERAGE if job.profile == "synchronous" and not total.coverage[name]]
     listed = REQUIRED_COVERAGE + (RARE_COVERAGE if total.seeds >= RARE_FROM_SEEDS else ())
     listed += LIVES_COVERAGE if total.seeds >= LIVES_FROM_SEEDS else ()
     listed += CRASH_POINTS if total.seeds >= CRASH_POINTS_FROM_SEEDS else ()
@@ -378,6 +390,7 @@ def _print_figures(total: RunTotals, missed: list[str], took_s: float, job: Simu
         "healed_ms_max": total.healed_ms_max,
         "run_twice": sum(1 for s in range(job.start, job.start + total.seeds) if s % REPEAT_EVERY == 0),
         "never_met": missed,
+        "synchronous": {name: total.coverage[name] for name in SYNCHRONOUS_COVERAGE},
         "seeds_per_s": round(total.seeds / max(took_s, 1e-9), 1),
         "simulated_hours": round(total.cluster_ms / 3_600_000, 2),
         "simulated_days_per_cpu_hour": round(total.cluster_ms / 86_400_000 / max(_cpu_s() / 3600, 1e-9), 2),

@@ -59,7 +59,5 @@ def note_state(machine: SimulatedMaster) -> None:
     """The worker is at a position, with what it has executed (rule S7)."""
     worker, world = machine.worker, machine.world
     if world.synchronous.enabled and not worker.left_positions:
-        state = 0
-        for txid in worker.effects:
-            state ^= hash(txid)
+        state = hash(frozenset(worker.effects))
         world.synchronous.checker.on_state(machine.name, worker.index, worker.hash, state)

@@ -30,6 +30,7 @@ from txlog.protocol.events import Submission, SubmissionAccepted
 from txlog.protocol.views.decisions import SynchronousAnswer
 from txlog_simulation.checkers.synchronous import SynchronousChecker
 from txlog_simulation.process_states import UP
+from txlog_simulation.synchronous_coverage import SynchronousCoverage
 
 if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
@@ -51,6 +52,7 @@ class SynchronousWorld:
         self._rng = Random(f"synchronous {world.plan.seed}")
         self.enabled = world.plan.synchronous
         self.checker = SynchronousChecker(world.violations)
+        self.coverage = SynchronousCoverage(world.coverage)
         self._steered = 0
 
     def submission(self, one: Submission) -> Submission:
@@ -114,6 +116,8 @@ class SynchronousWorld:
                 world.transactions.on_submitted(machine.name, [made])
                 decision = decode_decision(item.key)
                 world.coverage[decision.verdict.value] += 1
+                if machine.executor is not None:
+                    self.coverage.on_decision(machine.executor.core, decision)
                 if any(txid.origin != machine.origin for txid in decision.names()):
                     world.coverage["decided by another one"] += 1
                 if decision.verdict is DecisionKind.COMMIT or self._rng.random() < 0.5:

@@ -82,7 +82,7 @@ def check_view_change(world: Simulation, views: ViewState, record: Record) -> No
     if not world.damaged:
         reports = [change.reports[m.node] for m in change.members]
         one_line = all(r.view.is_majority(r.installed) for r in reports if r.view is not None)
-        check_next_view(world.violations, world.log, change.next_view, reports, change.next_view.weights, one_line)
+        check_next_view(world.violations, world.log, change.next_view, reports, change.next_view.weights, one_line, met)
         before = world.views.accepted.get(view.ancestors[-1])
         if before is not None and any(one.why == "silent" for one in change.departures):
             here = {m.node for m in view.members}
@@ -97,7 +97,9 @@ def check_view_change(world: Simulation, views: ViewState, record: Record) -> No
         met["nested split"] += 1
     if any(report.view is None for report in change.reports.values()):
         met["learner taken in"] += 1
-    if len(change.next_view.branches) > 1:
+    joins_branches = len(change.next_view.branches) > 1
+    world.synchronous.coverage.on_view(view, told, joins_branches=joins_branches)
+    if joins_branches:
         met[f"view of rejoin, {'Simple' if view.merged else 'Smart'}"] += 1
         if len(view.members) < world.plan.masters:
             met["partial rejoin"] += 1

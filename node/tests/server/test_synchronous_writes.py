@@ -153,7 +153,8 @@ async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_w
         return all(done) and states(cluster) == {"Isolated"}
 
     await until(apart)
-    assert (await cluster.get(2, known["Location"]))["synchronous"]["state"] == "pending"
+    waiting = (await cluster.get(2, known["Location"]))["synchronous"]
+    assert (waiting["state"], waiting["decision"], waiting["held"]) == ("pending", None, ["uk-3"])
     status, wrote = await post(cluster, 0, insert("elsewhere"))
     assert status == 204, wrote
     heal()
@@ -177,7 +178,10 @@ async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_w
     assert [[one["txid"] for one in found[word]] for word in ("committed", "rolledBack")] == [[names[0]], [names[1]]]
     (commit,) = found["committed"]
     page = await cluster.get(0, "/txlog/log?keys=1", headers={"Accept": "application/json"})
-    assert names[0] in page["entries"][commit["index"] - 1]["key"]
+    decisions = [(await cluster.get(1, headers["Location"]))["synchronous"]["decision"] for headers in (plain, known)]
+    entries = {one["txid"]: one for one in page["entries"]}
+    assert [entries[one]["key"].split()[:2] for one in decisions] == [["commit", names[0]], ["rollback", names[1]]]
+    assert entries[decisions[0]]["index"] == commit["index"]
     status, again = await post(cluster, 2, insert("later"), Idempotency_Key="l", **asked)
     assert (status, again["TxLog-Synchronous"]) == (204, "committed"), again
     assert again["TxLog-Transaction"] != known["TxLog-Transaction"]

@@ -60,8 +60,9 @@ def measure_rpo(masters: Sequence[MasterClient], stream: Stream, now: Callable[[
     try:
         oldest = master.log_page(head, upto=head + 1).entries[0]
     except LogNeedsRestore:  # a gap: at least what the master still has would be lost
-        kept = int((master.status().trim or {}).get("keptFrom", stable - 1))
-        oldest = master.log_page(kept, upto=kept + 1).entries[0]
+        trim = master.status().trim or {}
+        first = int(trim.get("servedFrom", trim.get("keptFrom", stable - 1)))
+        oldest = master.log_page(first, upto=first + 1).entries[0]
     return max(0.0, now() - stamp_ms(oldest.stamp) / 1000)
 
 

@@ -6,12 +6,12 @@ shipped code against the small model in the same way, on drawn reports. Here the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin
-from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.model.view import NO_VIEW, Number, View
 from txlog.protocol.views.next_view import NextView
 from txlog.wire.messages import QueuedTransactions, ViewReport
@@ -50,8 +50,10 @@ def check_next_view(
     reports: list[ViewReport],
     weights: dict[str, int],
     majority: bool,
+    met: Counter[str],
 ) -> None:
-    """Who wins, the base and the new queue, as they follow from these reports."""
+    """Who wins, the base and the new queue, as they follow from these reports. ``met``: counts the branches that would
+    have lost by votes, and won by their decisions (rule S12)."""
     masters: list[MemberReport] = []
     for report in reports:
         one = _member_report(report, log)
@@ -62,16 +64,14 @@ def check_next_view(
     forgotten = [r.node for r in reports if r.view is not None and r.view.number < closed.view.lineage_start]
     if forgotten:
         findings.add(LOG, "21", f"{number} does not list the views that {', '.join(forgotten)} report")
-    model = _NextViewModel(
-        [m for m in masters if m.view is not None],
-        {r.node for r in reports},
-        weights,
-        majority,
-        lambda origin, seq: log.transactions.kind_of(origin, seq) == KIND_DECISION,
-    )
+    with_views, here = [m for m in masters if m.view is not None], {r.node for r in reports}
+    model = _NextViewModel(with_views, here, weights, majority, log.transactions.is_decision)
     if model.order[0] != closed.branches[0] or set(model.order) != set(closed.branches):
         findings.add(LOG, "25", f"{number} grows from {closed.branches}, these reports mean {model.order}")
         return
+    if len(model.reports_by_view) > 1 and any(m.view is not None and m.view.anchor is not None for m in with_views):
+        by_votes = _NextViewModel(with_views, here, weights, majority, lambda origin, seq: False)
+        met["won by decisions"] += by_votes.order[0] != model.order[0]
     base = model.base()
     found = [t[1:] for t in base[: closed.truncate_to]]
     rows = iter(closed.stamps)

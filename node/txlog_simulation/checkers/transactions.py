@@ -8,6 +8,7 @@ from typing import NamedTuple
 from txlog.model.hashes import HASH_BYTES
 from txlog.model.ids import Origin, Txid
 from txlog.model.records import ReassignedStamps, TransactionsPersisted
+from txlog.model.synchronous_entry import KIND_DECISION
 from txlog.protocol.events import Submission
 from txlog_simulation.violation import LOG, PROMISE, ViolationLog
 
@@ -36,10 +37,10 @@ class TransactionChecker:
         self.on_own: Callable[[Txid, str, int, bytes], None] | None = None
         """Told of each transaction that its origin has made durable."""
 
-    def kind_of(self, origin: Origin, seq: int) -> int:
-        """Of a transaction that its origin has made durable; 0 for none."""
+    def is_decision(self, origin: Origin, seq: int) -> bool:
+        """Whether its origin has made a decision durable under this name."""
         rows = self.by_origin.get(origin, [])
-        return rows[seq - 1].kind if seq <= len(rows) else 0
+        return seq <= len(rows) and rows[seq - 1].kind == KIND_DECISION
 
     def on_submitted(self, node: str, batch: list[Submission]) -> None:
         """A client brought this to a master."""

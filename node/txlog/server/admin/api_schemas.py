@@ -39,7 +39,7 @@ from txlog.server.admin.json_schema import (
     object_of,
     schema_ref,
 )
-from txlog.server.admin.live_schema import LIVE, RECOVERY
+from txlog.server.admin.live_schema import LIVE, RECOVERY, TRIM
 from txlog.server.admin.log_retention import BackupReport, VerifiedBackup
 from txlog.server.admin.restore_points import RestorePointRequest
 from txlog.server.admin.site_links import SiteSwitchRequest
@@ -204,14 +204,7 @@ _HAND_WRITTEN: Final[dict[str, Schema]] = {
         clusterId=nullable(STRING),
         log=schema_ref("Place"),
         stable=schema_ref("Place"),
-        trim=object_of(
-            keptFrom=COUNT,
-            mayGoTo=COUNT,
-            heldBackBy=array_of(object_of(kind=STRING, name=STRING, index=INTEGER, why=nullable(STRING))),
-            bytes=COUNT,
-            bytesMax=COUNT,
-            alarm=BOOLEAN,
-        ),
+        trim=TRIM,
         archive=nullable(
             object_of(
                 streams=array_of(schema_ref("ArchiveStream")),

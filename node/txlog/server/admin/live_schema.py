@@ -55,8 +55,9 @@ _WORKER: Final[Schema] = object_of(
     differs=nullable(object_of(graphs=nullable(INTEGER), wrong=BOOLEAN)),
     repair=nullable({"enum": list(REPAIR_STATES)}),
 )
-_TRIM: Final[Schema] = object_of(
+TRIM: Final[Schema] = object_of(
     keptFrom=COUNT,
+    servedFrom=COUNT,
     mayGoTo=COUNT,
     heldBackBy=array_of(object_of(kind=STRING, name=STRING, index=INTEGER, why=nullable(STRING))),
     bytes=COUNT,
@@ -80,7 +81,7 @@ LIVE: Final[Schema] = object_of(
     hears={"type": "object", "additionalProperties": nullable(array_of(STRING))},
     findings=array_of(object_of(kind=STRING, nodes=array_of(STRING), text=STRING)),
     duties=array_of(schema_ref("Duty")),
-    trim=_TRIM,
+    trim=TRIM,
 )
 """``hears``: by master, from which others it receives; null where that is not known here."""
 

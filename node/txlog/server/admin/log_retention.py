@@ -258,12 +258,14 @@ class LogRetention:
         return list(self._backups.values())
 
     def describe(self) -> dict[str, Any]:
-        """``keptFrom``: the log is kept after that index. ``mayGoTo``: no reader needs it up to that index.
+        """``keptFrom``: the log is kept after that index. ``servedFrom``: readers may begin at that index or behind it.
+        It is above ``keptFrom`` where a transaction was undecided. ``mayGoTo``: no reader needs the log up to there.
         ``heldBackBy``: the first positions that block the trim, in the order of their indexes."""
         agreement = self._context.status.log_state
         holders = self.decision.blockers[:BLOCKERS_SHOWN_MAX]
         return {
             "keptFrom": agreement.log_index.start if agreement is not None else 0,
+            "servedFrom": agreement.log_index.served_from if agreement is not None else 0,
             "mayGoTo": self.decision.trim_to,
             "heldBackBy": [
                 {"kind": h.kind, "name": h.name, "index": h.log_index, "why": h.why or None} for h in holders

@@ -18,7 +18,7 @@ from txlog.runtime.transaction_status import TransactionOutcome
 from txlog.server.admin.archive_reports import ArchiveReports
 from txlog.server.admin.duties import DutyHandler
 from txlog.server.admin.log_retention import LogRetention
-from txlog.server.admin.synchronous_view import describe_undecided
+from txlog.server.admin.synchronous_view import describe_undecided, find_decision
 from txlog.server.admin.views import ViewHandler
 from txlog.server.admin.worker_repairs import WorkerRepairs
 
@@ -137,15 +137,18 @@ class StatusHandler:
         return json_response(self._with_quorum(outcome))
 
     def _with_quorum(self, outcome: TransactionOutcome) -> dict[str, Any]:
-        """The outcome; for an undecided synchronous transaction, with its quorum and the members that hold it."""
-        shown = outcome.to_dict()
-        if outcome.synchronous is not SynchronousAnswer.PENDING:
+        """The outcome. That of a synchronous transaction names its decision, or its quorum and the members that hold
+        it."""
+        shown, status = outcome.to_dict(), self._context.status
+        if outcome.synchronous is None or status.log_state is None:
             return shown
-        status = self._context.status.synchronous_status  # its cost grows with what is undecided
-        if status is not None:
-            waiting = next((one for one in status.undecided if one.transaction.txid == outcome.txid), None)
-            if waiting is not None:
-                shown["synchronous"] |= describe_undecided(waiting) | {"state": SynchronousAnswer.PENDING.value}
+        decision = find_decision(status.log_state, outcome.txid)
+        shown["synchronous"]["decision"] = None if decision is None else str(decision)
+        if outcome.synchronous is SynchronousAnswer.PENDING:
+            found = status.synchronous_status  # its cost grows with what is undecided
+            waiting = [one for one in found.undecided if one.transaction.txid == outcome.txid] if found else []
+            for one in waiting:
+                shown["synchronous"] |= describe_undecided(one) | {"state": SynchronousAnswer.PENDING.value}
         return shown
 
 

@@ -15,9 +15,11 @@ from txlog.model.anchor import Anchor
 from txlog.model.configuration import Configuration, Master
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, LogAhead, LogDiverged, LogNeedsRestore
+from txlog.model.ids import Origin, Txid
 from txlog.model.quorum import MAJORITY, compute_needs, count_votes, format_quorum, meets_needs
 from txlog.model.stamp import stamp_ms
 from txlog.model.synchronous import GraphRule
+from txlog.protocol.log.log_state import LogState
 from txlog.protocol.views.undecided import SynchronousStatus, UndecidedState, UndecidedStatus
 from txlog.runtime.master_context import MasterContext
 from txlog.wire.change_feed import FeedPosition, parse_feed_position
@@ -174,6 +176,17 @@ def describe_undecided(one: UndecidedStatus) -> dict[str, Any]:
         "late": one.is_late,
         "state": one.state.value,
     }
+
+
+def find_decision(log: LogState, txid: Txid) -> Txid | None:
+    """The COMMIT or ROLLBACK of a synchronous transaction, where it is in this log. None for one that is undecided,
+    for a COMMIT before its transaction, and for a decision that the log start contains."""
+    at = log.synchronous.effect_index(txid) or log.synchronous.rollback_index(txid)
+    if at <= log.log_index.start or at > log.log_index.length:
+        return None
+    span = log.log_index.spans(at - 1, at)[0]
+    found = Txid(Origin(span.node, span.birth), span.first_seq)
+    return found if found != txid else None
 
 
 def _describe_rule(

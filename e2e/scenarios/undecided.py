@@ -1,0 +1,341 @@
+"""``python -m e2e.scenarios.undecided``: synchronous transactions that stay undecided.
+
+First a cluster with stores, as ``txlog up`` starts it. Its only master in the United States is suspended, so forty
+transactions that need it stay undecided. A backup is made of them, a store is rebuilt from it, and the log goes on.
+
+Then three masters alone, far from each other, so that some transactions are always undecided. Their logs are trimmed
+all the time. A master is killed and one loses its disk; both are asked once more for what was written with a key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from e2e.lib.cluster.backup_reporter import BackupReporter
+from e2e.lib.cluster.links import linked_masters
+from e2e.lib.cluster.local import LocalCluster, cluster_up, empty_folder, run_txlog
+from e2e.lib.cluster.masters import BenchMasters, wait_quorate
+from e2e.lib.load.synchronous_load import RULES, effects_of
+from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from e2e.lib.synchronous_history import LoggedEffect
+from e2e.lib.wait import NotYet, wait_until
+from e2e.scenarios.split_demo import JOIN_S, manifests
+from txlog.backup.backup_manifest import MANIFEST_NAME
+from txlog.cli.content_verification import compare_contents
+from txlog.client import MasterClient
+from txlog.client.responses import WriteRequest, WriteResult
+from txlog.model.durability import Durability
+from txlog.model.errors import TxLogError
+
+FOLDER: Final = Path(".txlog-undecided")
+UNDECIDED: Final = 40
+GRAPH: Final = "http://ex.org/ledger/forty"
+LOAD_GRAPH: Final = "http://ex.org/ledger/load"
+LEARNER, RESTARTED, WRITER = "uk-2", "ap-1", "us-1"
+NODES: Final = (("uk-1", "uk"), ("uk-2", "uk"), ("us-1", "us"), ("us-2", "us"), ("ap-1", "ap"))
+ONE_WAY_MS: Final = 25.0
+PACE_S: Final = 0.01
+SAMPLE_S: Final = 0.25
+TRIM_MS: Final = 1000
+REPEATS: Final = 300
+REQUEST_S: Final = 30.0
+SETTINGS: Final[dict[str, Any]] = {
+    "max_peer_lag_ms": 2000,
+    "round_timeout_ms": 500,
+    "idle_interval_ms": 150,
+    "trim_interval_ms": TRIM_MS,
+}
+
+
+def _row(name: str, graph: str) -> str:
+    return f'<urn:sync:op:{name}> <urn:sync:by> "x" <{graph}> .'
+
+
+def _steady(name: str) -> WriteRequest:
+    return WriteRequest(quads=_row(name, LOAD_GRAPH), key=name, synchronous="all", timeout="1h")
+
+
+class FortyUndecided:
+    """The cluster with stores."""
+
+    def __init__(self, cluster: LocalCluster, target: Path) -> None:
+        self._cluster, self._target = cluster, target
+        self._master = cluster.master_of("uk")
+
+    def run(self, report: BenchReport) -> None:
+        cluster = self._cluster
+        wait_quorate(cluster.masters, JOIN_S)
+        cluster.wait_applying(240)
+        cluster.wait_converged(60)
+        with self._suspended(cluster.topology.masters_of("us")[0].node):
+            self._write()
+            name = self._backup(report)
+            self._rebuild(name)
+            report.equal("effects_before_the_decision", len(self._rows("uk-worker-1")), 0)
+        self._wait_decided()
+        end = cluster.wait_converged(JOIN_S)
+        self._check(report, "equal", "after the decision every store has the forty, and all have the same")
+        console.print(f"decided, {end[0]} entries; the backup is restored once more, before what is decided now")
+        self._rebuild(name)
+        cluster.wait_converged(JOIN_S)
+        self._check(report, "equal_again", "the backup, the decision and what follows give the same")
+
+    @contextmanager
+    def _suspended(self, process: str) -> Iterator[None]:
+        pid = self._cluster.pids()[process]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _write(self) -> None:
+        """At once, while the door still takes the suspended master for present."""
+        lines = [
+            WriteRequest(quads=_row(f"forty-{number}", GRAPH), synchronous="all", timeout="1h")
+            for number in range(UNDECIDED)
+        ]
+        with MasterClient(self._master, REQUEST_S) as master:
+            answers = list(master.submit(lines, Durability.ACCEPTED, wait_s=1.0))
+            if refused := [one for one in answers if one.error is not None]:
+                raise CannotMeasure(f"{len(refused)} of {UNDECIDED} are refused: {refused[0].message}")
+            console.print(f"{len(answers)} transactions need all masters, one of which is suspended")
+
+            def probe() -> bool:
+                shown, status = master.synchro(), master.status()
+                if shown["queue"]["undecided"] != UNDECIDED or not shown["quorate"] or status.state != "Isolated":
+                    raise NotYet(f"{shown['queue']['undecided']} undecided, {status.state}")
+                return True
+
+            wait_until("the others go on without it", JOIN_S, probe)
+            plain = _row("plain", "http://ex.org/plain")
+            list(master.submit([WriteRequest(quads=plain)], Durability.APPLIED_ALL, wait_s=REQUEST_S))
+
+    def _backup(self, report: BenchReport) -> str:
+        state, target = self._cluster.state.root, self._target
+        run_txlog(
+            "backup", "create", "--worker", "uk-worker-1", "--target", target, "--name", "forty", "--state", state
+        )
+        manifest = json.loads((target / "forty" / MANIFEST_NAME).read_bytes())
+        report.equal("undecided_at_backup", len(manifest["undecided"]), UNDECIDED)
+        return "forty"
+
+    def _rebuild(self, backup: str) -> None:
+        arguments = ("--from", backup, "--target", self._target, "--yes", "--state", self._cluster.state.root)
+        run_txlog("worker", "rebuild", "uk-worker-1", *arguments)
+        with MasterClient(self._master, REQUEST_S) as master:
+            stable = master.status().stable.index
+
+        def probe() -> bool:
+            if (at := self._cluster.worker_index("uk-worker-1")) < stable:
+                raise NotYet(f"the store is at {at} of {stable}")
+            return True
+
+        wait_until("the rebuilt store has executed the log", JOIN_S, probe)
+
+    def _wait_decided(self) -> None:
+        def probe() -> bool:
+            for url in self._cluster.masters:
+                with MasterClient(url, REQUEST_S) as master:
+                    if left := master.synchro()["queue"]["undecided"]:
+                        raise NotYet(f"{left} undecided at {url}")
+            return True
+
+        wait_until("all are decided", JOIN_S, probe)
+
+    def _rows(self, worker: str) -> list[list[str]]:
+        return self._cluster.query_worker(worker, f"SELECT ?s {{ GRAPH <{GRAPH}> {{ ?s ?p ?o }} }}")
+
+    def _check(self, report: BenchReport, name: str, what: str) -> None:
+        counts = {worker.name: len(self._rows(worker.name)) for worker in self._cluster.topology.workers}
+        report.require(what, set(counts.values()) == {UNDECIDED}, str(counts))
+        report.equal(name, compare_contents(self._cluster.masters_by_data_center).equal, True)
+
+
+class EffectReader(threading.Thread):
+    """Until :meth:`end`: what takes effect along the log of a master, which is trimmed behind it. ``error``: why it
+    ended before."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.effects: list[LoggedEffect] = []
+        self.index = 0
+        self.error = ""
+        self._url, self._over = url, threading.Event()
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            with MasterClient(self._url, REQUEST_S) as master:
+                while not self._over.is_set():
+                    entries = master.log_page(self.index).log_entries()
+                    self.effects += [effect for entry in entries for effect in effects_of(entry)]
+                    self.index = entries[-1].index if entries else self.index
+                    self._over.wait(0 if entries else SAMPLE_S / 2)
+        except TxLogError as wrong:
+            self.error = repr(wrong)
+
+
+class SteadyLoad(threading.Thread):
+    """Until :meth:`end`: transactions with keys at one master, at one pace, which need all masters."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self.written: dict[str, WriteResult] = {}
+        self.error = ""
+        self._url, self._over = url, threading.Event()
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            with MasterClient(self._url, REQUEST_S) as master:
+                sent: list[str] = []
+                answers = master.submit(self._lines(sent), Durability.SYNCED, wait_s=REQUEST_S, batch_bytes=0)
+                for number, answer in enumerate(answers):
+                    self.written[sent[number]] = answer
+        except TxLogError as wrong:
+            self.error = repr(wrong)
+
+    def _lines(self, sent: list[str]) -> Iterator[WriteRequest]:
+        while not self._over.wait(PACE_S):
+            sent.append(f"steady-{len(sent)}")
+            yield _steady(sent[-1])
+
+
+class LogStartWatch:
+    """How the beginnings of the logs move. ``lags``: entries between where readers may begin and where the log does."""
+
+    def __init__(self) -> None:
+        self.starts: dict[str, set[int]] = {}
+        self.lags: list[int] = []
+        self.undecided: list[int] = []
+
+    def sample(self, masters: BenchMasters) -> None:
+        for node, url in masters.by_node.items():
+            with MasterClient(url, REQUEST_S) as master:
+                trim, shown = master.status().trim or {}, master.synchro()
+            self.starts.setdefault(node, set()).add(int(trim["keptFrom"]))
+            self.lags.append(int(trim["servedFrom"]) - int(trim["keptFrom"]))
+            if node == WRITER:
+                self.undecided.append(int(shown["queue"]["undecided"]))
+
+
+def run_steady(masters: BenchMasters, seconds: float, report: BenchReport) -> None:
+    """Load, trims, a restart, a lost disk, and every key once more."""
+    reader, load, watch = EffectReader(masters.by_node["uk-1"]), SteadyLoad(masters.by_node[WRITER]), LogStartWatch()
+    reader.start()
+    load.start()
+    until, began = time.monotonic() + seconds, time.monotonic()
+    while time.monotonic() < until and not (reader.error or load.error):
+        watch.sample(masters)
+        time.sleep(SAMPLE_S)
+    load.end()
+    took_s = time.monotonic() - began
+    _repeat_everywhere(masters, load, report)
+    end = masters.wait_at_rest(JOIN_S)
+    wait_until("all is read", JOIN_S, lambda: reader.index >= end or bool(reader.error))
+    reader.end()
+    effects = Counter(effect.name for effect in reader.effects if effect.name)
+    told = [name for name, answer in load.written.items() if answer.synchronous == "committed"]
+    wrong = [name for name in told if effects[name] != 1] + [name for name, times in effects.items() if times > 1]
+    round_entries = 2 * ONE_WAY_MS / 1000 * end / took_s
+    undecided = sorted(watch.undecided)
+    report.require("the load was not refused", not load.error, load.error or None)
+    report.require("the log could be read to its end", not reader.error, reader.error or None)
+    report.at_least("undecided_p50", undecided[len(undecided) // 2], 1)
+    report.at_least("committed", len(told), seconds / PACE_S / 4)
+    report.equal("lost_or_doubled", len(set(wrong)), 0)
+    report.at_least("log_start_moves", min(len(starts) for starts in watch.starts.values()), seconds / 4)
+    report.at_most("foot_lag_entries", max(watch.lags), 4 * round_entries)
+    report.figure("foot_lag_entries_mean", sum(watch.lags) / len(watch.lags))
+    report.figure("entries_of_a_round", round_entries)
+
+
+def _repeat_everywhere(masters: BenchMasters, load: SteadyLoad, report: BenchReport) -> None:
+    """At a master that was killed, and at one that learns the log anew since its disk is lost."""
+    different, repeated = [], 0
+    for node in (RESTARTED, LEARNER):
+        process = masters.processes[node]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if node == LEARNER:
+            shutil.rmtree(masters.journal_of(node))
+        masters.start(node)
+        masters.wait_joined(JOIN_S)
+        wait_quorate(masters.urls, JOIN_S)
+        names = list(load.written)[-REPEATS:]
+        lines = [
+            WriteRequest(quads=_row(name, LOAD_GRAPH), key=name, synchronous="all", timeout="1h") for name in names
+        ]
+        with MasterClient(masters.by_node[node], REQUEST_S) as master:
+            answers = list(master.submit(lines, Durability.SYNCED, wait_s=REQUEST_S))
+        repeated += len(answers)
+        different += [
+            f"{name} at {node}: {answer}"
+            for name, answer in zip(names, answers, strict=True)
+            if (answer.txid, answer.synchronous) != (load.written[name].txid, "committed")
+        ]
+    for text in different[:5]:
+        console.print(f"[red]{text}[/red]", highlight=False)
+    report.at_least("repeated", repeated, 2)
+    report.equal("repeats_answered_otherwise", len(different), 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.scenarios.undecided", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long the steady load lasts")
+    options = parser.parse_args(argv)
+    report = BenchReport("make undecided")
+    folder = empty_folder(FOLDER)
+    with (
+        report.part("a backup of forty undecided ones"),
+        manifests(lag="5s", graphs=RULES) as files,
+        cluster_up(folder / "state", (files,), wait_s=120) as cluster,
+    ):
+        FortyUndecided(cluster, (folder / "backups").absolute()).run(report)
+    with (
+        tempfile.TemporaryDirectory() as work,
+        report.part("trims under load"),
+        linked_masters(Path(work), NODES, **SETTINGS) as (masters, links),
+    ):
+        with MasterClient(masters.urls[0], REQUEST_S) as master:
+            master.configure({"graphs": list(RULES)})
+        wait_quorate(masters.urls, JOIN_S)
+        reporter = BackupReporter(masters.urls)
+        reporter.start()
+        links.delay_between_sites(ONE_WAY_MS)
+        try:
+            run_steady(masters, options.seconds, report)
+        finally:
+            reporter.end()
+    rows = [(name, str(value)) for name, value in report.figures.items()]
+    print_table(build_table("what was seen", ("figure", "value"), rows))
+    return report.end()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CannotMeasure as why:
+        console.print(f"[red]{why}[/red]", highlight=False)
+        sys.exit(1)
