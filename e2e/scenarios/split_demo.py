@@ -53,8 +53,10 @@ def manifests(
     recovery: str = "Smart",
     workers: int = 1,
     graphs: Sequence[Mapping[str, str]] = (),
+    more: Mapping[str, object] | None = None,
 ) -> Iterator[Path]:
-    """The example's two data centres with shorter times. ``graphs``: the rules with which the cluster is founded."""
+    """The example's two data centres with shorter times. ``graphs``: the rules with which the cluster is founded.
+    ``more``: further fields of ``spec``."""
     with tempfile.TemporaryDirectory() as folder:
         for side in SIDES:
             text = (MANIFESTS / f"{side}.yaml").read_text()
@@ -68,6 +70,7 @@ def manifests(
             if graphs:
                 rules = json.dumps([dict(rule) for rule in graphs])
                 text = text.replace("durability: {", f"durability: {{graphs: {rules}, ")
+            text += "".join(f"  {name}: {json.dumps(value)}\n" for name, value in (more or {}).items())
             (Path(folder) / f"{side}.yaml").write_text(text)
         yield Path(folder)
 
