@@ -56,6 +56,9 @@ class SynchronousKey(NamedTuple):
     client_key: str = ""
 
 
+_VERDICTS: Final = frozenset(kind.value for kind in DecisionKind)
+
+
 class Decision(NamedTuple):
     """The key of a decision. ``spans``: in the order of origins and seqs, none adjacent to the next."""
 
@@ -155,7 +158,7 @@ def encode_decision(decision: Decision) -> str:
 def decode_decision(text: str) -> Decision:
     """The inverse of :func:`encode_decision`. One decision has one text: :class:`BadInput` for any other."""
     verdict, *texts = text.split(" ")
-    if verdict not in list(DecisionKind) or not texts:
+    if verdict not in _VERDICTS or not texts:
         raise BadInput(f"not a decision: {text[:100]!r}; it looks like commit uk-1.00c0ffee00c0ffee.42+3")
     found = Decision(DecisionKind(verdict), tuple(_decode_span(each) for each in texts))
     if sum(span.count for span in found.spans) > DECIDED_MAX:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from txlog.model.durability import WORKER_LEVELS, Durability
 from txlog.model.entry import Position
 from txlog.model.ids import Txid
+from txlog.model.quorum import Quorum
 from txlog.protocol.events import NOT_TRUNCATED, DurabilityMarks
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.views.decisions import SynchronousAnswer, find_answer
@@ -23,11 +24,13 @@ from txlog.runtime.watermark import Waiter, Watermark
 
 
 class DurabilityWaiter(NamedTuple):
-    """A future to resolve once a transaction that another master (or an earlier start) accepted reaches a level."""
+    """A future to resolve once a transaction that another master (or an earlier start) accepted reaches a level, or a
+    synchronous one of this master. ``quorum``: what an undecided one of this master needs."""
 
     txid: Txid
     level: Durability
     future: Waiter
+    quorum: Quorum | None = None
 
 
 class DurabilityTracker:
@@ -196,9 +199,11 @@ class DurabilityTracker:
 
     def add_txid_waiter(self, txid: Txid, level: Durability, waiter: Waiter) -> None:
         """As :meth:`wait_txid`, with a waiter of the caller: it is dropped as soon as it is done."""
-        if self.synchronous_answer(txid, level) is not None:
-            one = DurabilityWaiter(txid, _waited_for(level), waiter)
-            if not self._resolve(one):
+        agreement = self._status.log_state
+        quorum = agreement.synchronous.quorum_of(txid) if agreement is not None else None
+        if quorum is not None or self.synchronous_answer(txid, level) is not None:
+            one = DurabilityWaiter(txid, _waited_for(level), waiter, quorum if self.is_own(txid) else None)
+            if self._waits_on(one, True, {}) or not self._resolve(one):
                 self._foreign_waiters.append(one)
         elif self.is_own(txid):
             self.add_waiter(level, txid.seq, waiter)
@@ -315,23 +320,31 @@ class DurabilityTracker:
         known = (*self._status.synchronous_versions, self.accepted.value, self.stable.value, self._view)
         is_news, self._looked_at = known != self._looked_at, known
         waiting, self._foreign_waiters = self._foreign_waiters, []
+        held: dict[Quorum, int] = {}
         self._foreign_waiters += [
             one
             for one in waiting
             if (only_quorum and one.level is not Durability.QUORUM)
-            or self._waits_on(one, is_news)
+            or self._waits_on(one, is_news, held)
             or not self._resolve(one)
         ]
 
-    def _waits_on(self, one: DurabilityWaiter, is_news: bool) -> bool:
+    def _waits_on(self, one: DurabilityWaiter, is_news: bool, held: dict[Quorum, int]) -> bool:
         """Whether a closer look is needless, as for most waiters in most turns: no decision names the transaction, and
-        the waiter waits for one; or the transaction is an own one, and nothing has changed that tells of its quorum."""
+        the waiter waits for one; or the transaction is an own one, and nothing has changed that tells of its quorum, or
+        too few hold it. ``held``: the last own seq that each quorum holds, as far as it was asked for in this turn."""
         agreement = self._status.log_state
         if agreement is None or one.future.done() or not agreement.synchronous.is_undecided(one.txid):
             return False
-        if one.level is Durability.SYNCED:
-            return True
-        return one.level is Durability.QUORUM and not is_news and one.txid.origin == agreement.own.origin
+        if one.level is not Durability.QUORUM or one.txid.origin != agreement.own.origin:
+            return one.level is Durability.SYNCED
+        quorum = one.quorum
+        if not is_news or quorum is None:
+            return not is_news
+        last = held.get(quorum)
+        if last is None:
+            last = held[quorum] = self._status.own_seq_held_by(quorum)
+        return one.txid.seq > last
 
     def _resolve(self, one: DurabilityWaiter) -> bool:
         """Whether it waits no more."""

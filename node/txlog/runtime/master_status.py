@@ -8,6 +8,7 @@ from typing import Any
 from txlog.model.configuration import Configuration
 from txlog.model.entry import TransactionRun
 from txlog.model.ids import Txid
+from txlog.model.quorum import Quorum
 from txlog.model.view import Number, View
 from txlog.protocol.events import ConfiguredMember, ProtocolSettings, Submission
 from txlog.protocol.log.log_state import LogState
@@ -263,6 +264,10 @@ class MasterStatus:
         if found is None or not found.certain or self.is_persisted(txid):
             return found
         return found._replace(certain=False)
+
+    def own_seq_held_by(self, quorum: Quorum) -> int:
+        """See :meth:`Core.own_seq_held_by`."""
+        return self._core.own_seq_held_by(quorum)
 
     @property
     def synchronous_versions(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from txlog.model.entry import Span
 from txlog.model.ids import Origin, Txid
+from txlog.model.quorum import Quorum
 from txlog.model.records import LogStart, OpenRecord, SynchronousState
 from txlog.model.stamp import stamp_ms
 from txlog.model.synchronous_entry import (
@@ -251,6 +252,13 @@ class SynchronousEffects:
     def is_undecided(self, txid: Txid) -> bool:
         """Whether this master has the synchronous transaction, and no decision in its log names it."""
         return txid in self.limbo.open or txid in self.waiting
+
+    def quorum_of(self, txid: Txid) -> Quorum | None:
+        """The quorum that an undecided transaction needs; None for any other one."""
+        one, waiting = self.limbo.open.get(txid), self.waiting.get(txid)
+        if one is not None:
+            return one.key.quorum
+        return waiting[1].quorum if waiting is not None else None
 
     def has_no_effect(self, txid: Txid) -> bool:
         """Whether a transaction of the log does not take effect at its own place: it is synchronous, and not decided,

@@ -66,7 +66,8 @@ class DecisionWriter:
             self._view, self._foreign_ms = log.view.number, now_ms
             self._since_ms.clear()
         are_all_judged = now_ms >= self._foreign_ms
-        found = self._undecided.judge(state, list_undecided(log, None if are_all_judged else log.own.origin))
+        undecided = self._undecided
+        found = undecided.judge(state, list_undecided(log)) if are_all_judged else undecided.judge_own(state)
         if are_all_judged:
             self._foreign_ms = now_ms + FOREIGN_INTERVAL_MS
             self._since_ms = {

@@ -6,12 +6,14 @@ Pure of time. What a master may do about them is in ``decisions.py``; ``decision
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.model.anchor import Anchor
 from txlog.model.errors import Conflict, Refused, Unavailable
-from txlog.model.ids import Origin, Txid
+from txlog.model.ids import Origin, Txid, ViewNumber
 from txlog.model.quorum import (
+    MAJORITY,
+    Quorum,
     QuorumNeeds,
     compute_needs,
     count_votes,
@@ -27,6 +29,7 @@ from txlog.protocol.views.view_state import ViewState
 
 RETRY_S = 2
 """After which a refused transaction may be tried again, in seconds."""
+_EVERY_SEQ: Final = 1 << 62
 
 
 class UndecidedState(StrEnum):
@@ -73,17 +76,20 @@ class SynchronousStatus(NamedTuple):
     own_bytes: int = 0
 
 
-def list_undecided(log: LogState, origin: Origin | None = None) -> list[UndecidedEntry]:
-    """Those of the log in its order, then those that wait for their place in this view. ``origin``: only its own."""
+def list_undecided(log: LogState, origin: Origin | None = None, last_seq: int = _EVERY_SEQ) -> list[UndecidedEntry]:
+    """Those of the log in its order, then those that wait for their place in this view. ``origin``: only its own.
+    ``last_seq``: none behind it."""
     effects = log.synchronous
     named = {t for at, (_, names) in effects.decisions_waiting.items() if _is_queued(log, at) for t in names}
     found = [
         UndecidedEntry(one.txid, one.log_index, one.kind, one.key, one.stamp)
         for one in effects.limbo.open.values()
-        if one.txid not in named and (origin is None or one.txid.origin == origin)
+        if one.txid.seq <= last_seq and (origin is None or one.txid.origin == origin) and one.txid not in named
     ]
     for txid, (kind, key) in effects.waiting.items():
-        if (origin is not None and txid.origin != origin) or txid in named or txid in effects.limbo.early:
+        if txid.seq > last_seq or (origin is not None and txid.origin != origin):
+            continue
+        if txid in named or txid in effects.limbo.early:
             continue
         if _is_queued(log, txid):
             found.append(UndecidedEntry(txid, 0, kind, key, log.by_origin[txid.origin].age_stamp(txid.seq)))
@@ -116,6 +122,9 @@ class UndecidedTransactions:
     def __init__(self, views: ViewState) -> None:
         self.views = views
         self._judge: QuorumJudge | None = None
+        self._held_seqs: dict[Quorum, int] = {}
+        """What :meth:`own_seq_held_by` has found, as long as ``_held_at`` is the same."""
+        self._held_at: tuple[int, int, ViewNumber] | None = None
 
     @property
     def quorate_anchor(self) -> Anchor | None:
@@ -138,6 +147,45 @@ class UndecidedTransactions:
         if txid.seq <= log.by_origin[txid.origin].held:
             found.append(state.local.node)
         return frozenset(found)
+
+    def own_seq_held_by(self, state: ReplicationState, quorum: Quorum) -> int:
+        """The last transaction of this master that such a quorum of the members is known to hold, as :meth:`holders`
+        says; 0 for none, and where this view does not decide. A member that holds one holds all before it."""
+        anchor, log = self.quorate_anchor, state.log
+        if anchor is None:
+            return 0
+        known = (state.schedule.version, log.own.held, anchor.number)
+        if known != self._held_at:
+            self._held_at, self._held_seqs = known, {}
+        found = self._held_seqs.get(quorum)
+        if found is None:
+            found = self._held_seqs[quorum] = self._find_held_seq(state, quorum, anchor)
+        return found
+
+    def _find_held_seq(self, state: ReplicationState, quorum: Quorum, anchor: Anchor) -> int:
+        log = state.log
+        slot, known_seqs = log.slots[log.own.origin], log.view.known_seqs
+        known = known_seqs[slot] if slot < len(known_seqs) else 0
+        held = {member.node: known for member in log.view.members}
+        for peer in state.peers:
+            if peer.fault is None:
+                held[peer.node] = max(known, peer.held_seq(slot))
+        held[state.local.node] = max(known, log.own.held)
+        judged = self._judge_of(anchor)
+        for seq in sorted(set(held.values()), reverse=True):
+            if judged.is_quorum(quorum, frozenset([node for node, last in held.items() if last >= seq])):
+                return seq
+        return 0
+
+    def judge_own(self, state: ReplicationState) -> DecidableTransactions:
+        """As :meth:`judge`, of this master's own transactions. Those that no majority holds are passed over: they are
+        most of them, and every quorum is a majority."""
+        anchor, log = self.quorate_anchor, state.log
+        if anchor is None:
+            return DecidableTransactions([], [])
+        has_doomed = len(self._judge_of(anchor).doomed) > 0
+        last_seq = _EVERY_SEQ if has_doomed else self.own_seq_held_by(state, MAJORITY)
+        return self.judge(state, list_undecided(log, log.own.origin, last_seq))
 
     def judge(self, state: ReplicationState, undecided: list[UndecidedEntry]) -> DecidableTransactions:
         """Which of these this master may commit or roll back now."""
