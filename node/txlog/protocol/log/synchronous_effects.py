@@ -253,6 +253,10 @@ class SynchronousEffects:
         """Whether this master has the synchronous transaction, and no decision in its log names it."""
         return txid in self.limbo.open or txid in self.waiting
 
+    def has_undecided_of(self, origin: Origin) -> bool:
+        """Whether one of this origin may be undecided."""
+        return any(txid.origin == origin for names in (self.waiting, self.limbo.open) for txid in names)
+
     def quorum_of(self, txid: Txid) -> Quorum | None:
         """The quorum that an undecided transaction needs; None for any other one."""
         one, waiting = self.limbo.open.get(txid), self.waiting.get(txid)

@@ -19,9 +19,11 @@ from txlog.protocol.views.view_state import FOREVER_MS
 COMMIT_BYTES_MAX: Final = 1 << 20
 """Payload bytes that one COMMIT lets take effect at once; a larger transaction is committed alone."""
 DECISIONS_A_TURN: Final = 4
-DECISION_DELAY_MS: Final = 5
+DECISION_DELAY_MS: Final = 10
 """How long decisions that no request awaits are held back for this master's next transactions, whose sync and posts
 they then share."""
+DECISION_GATHER_MS: Final = 5
+"""How long they let such transactions pass, so that one decision is of several."""
 FOREIGN_INTERVAL_MS: Final = 20
 """Between two looks at the transactions of other origins, which those mostly decide themselves."""
 _NEVER_JUDGED: Final = (-1, -1, -1, False)
@@ -47,7 +49,7 @@ class DecisionWriter:
         self._foreign_ms = 0
         """When to look at other origins again, in ``mono`` milliseconds."""
         self._held_back: tuple[int, int] | None = None
-        """Since when decisions are held back, in ``mono`` milliseconds, and this master's last seq then."""
+        """Since when decisions are held back, in ``mono`` milliseconds, and this master's last seq at the last look."""
         self.are_awaited = True
 
     def due(self, state: ReplicationState) -> DueDecisions:
@@ -93,12 +95,14 @@ class DecisionWriter:
         return DueDecisions(submissions, self._wake_ms)
 
     def _held_until(self, now_ms: int, own_held: int) -> int:
-        """Until when the decisions that are found now wait for the next own transaction; 0: they do not wait."""
+        """Until when the decisions that are found now wait; not later than now: they do not wait. With the next own
+        transaction they go earlier, but for the first :data:`DECISION_GATHER_MS`."""
         if self.are_awaited:
             return 0
         since_ms, held = self._held_back or (now_ms, own_held)
-        self._held_back = since_ms, held
-        return since_ms + DECISION_DELAY_MS if held == own_held else 0
+        self._held_back = since_ms, own_held
+        has_company = own_held != held and now_ms - since_ms >= DECISION_GATHER_MS
+        return now_ms if has_company else since_ms + DECISION_DELAY_MS
 
     @staticmethod
     def _rank(state: ReplicationState) -> int:

@@ -181,7 +181,7 @@ class UndecidedTransactions:
         """As :meth:`judge`, of this master's own transactions. Those that no majority holds are passed over: they are
         most of them, and every quorum is a majority."""
         anchor, log = self.quorate_anchor, state.log
-        if anchor is None:
+        if anchor is None or not log.synchronous.has_undecided_of(log.own.origin):
             return DecidableTransactions([], [])
         has_doomed = len(self._judge_of(anchor).doomed) > 0
         last_seq = _EVERY_SEQ if has_doomed else self.own_seq_held_by(state, MAJORITY)
