@@ -14,7 +14,7 @@ from typing import NamedTuple
 from txlog.apply import WorkerState
 from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
 from txlog.apply.entry_operations import find_operations
-from txlog.apply.request_limits import time_limit_s
+from txlog.apply.request_limits import silence_limit_s, time_limit_s
 from txlog.bulk.held_body import may_be_landed
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
@@ -188,9 +188,10 @@ class CatchUp:
                 return start.since
             self._repeats_load = start.interrupted is not None
             guessed = estimate_log(self._masters, since.index, end.index)
+            silent_s = self._owner_silence_s(since)
         with self._timed_stage("mark"):
             self._report_loading(start.since, "waiting for the worker")
-            self._session.begin(start, end, self._wait_s)
+            self._session.begin(start, end, self._wait_s, silent_s)
         over = threading.Event()
         teller = threading.Thread(target=self._report_loop, args=(over,), daemon=True)
         teller.start()
@@ -199,6 +200,12 @@ class CatchUp:
         finally:
             over.set()
             teller.join(REPORT_INTERVAL_S)
+
+    def _owner_silence_s(self, since: Position) -> float:
+        """By how many seconds more than usual the owner of the lock may be silent: it may be executing the entry after
+        ``since``, and waits for its answer."""
+        page = self._masters.log_page(since.index, since.hash if since.index else None, since.index + 1, 1)
+        return max((silence_limit_s(each, self._execution_s, 0.0) for each in page.log_entries()), default=0.0)
 
     def _refuse_bulk_load(self, since: MarkerPosition, mark: LoadMarker) -> None:
         """The quads of a bulk load that was interrupted may be in the worker, so it is at neither of the two markers.
@@ -289,7 +296,9 @@ class CatchUp:
         if faults:
             raise _TaskFailed(faults[0])
         cuts = sorted({cut for each in found for cut in each.update_indexes})
-        return (self._position_at(cuts[0] - 1) if cuts else end), cuts
+        # Of the tasks' log. The masters may have cut it since, and have another position at that index.
+        befores = (each.before for each in found if each.before is not None)
+        return min(befores, default=end, key=lambda position: position.index), cuts
 
     def _advance_mark(self, to: Position) -> None:
         """The segment is in the worker: a repeated load would begin after it."""

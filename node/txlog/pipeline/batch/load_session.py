@@ -87,11 +87,12 @@ class LoadSession:
         self.lost: str | None = None
         self.loading = LoadMarker(EMPTY_MARKER.position, 0)
 
-    def begin(self, start: LoadStart, end: Position, wait_s: float) -> LoadMarker:
+    def begin(self, start: LoadStart, end: Position, wait_s: float, silent_s: float = 0.0) -> LoadMarker:
         """Replaces the marker, or the mark of an interrupted load, by the mark. Waits ``wait_s`` for a process that
-        applies to the worker now; a silent one counts as dead. :class:`LoadSuperseded` when the worker has moved."""
+        applies to the worker now; a silent one counts as dead. ``silent_s``: by so many seconds more than usual it may
+        wait for an answer, and be silent. :class:`LoadSuperseded` when the worker has moved."""
         adapter = self._target.adapter
-        lock = WorkerLock(self._target, time.monotonic() + wait_s, self._takeover_s)
+        lock = WorkerLock(self._target, time.monotonic() + wait_s + silent_s, self._takeover_s + silent_s)
         while True:
             token = lock.claim()
             loading = LoadMarker(end, secrets.randbits(62), start.since)

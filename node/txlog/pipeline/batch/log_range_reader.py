@@ -35,10 +35,10 @@ def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | 
     turn = ranges[0].after.index // max(1, mine) % len(job.masters)
     urls = job.masters[turn:] + job.masters[:turn]
     source = masters or FailoverClient(urls, MASTER_TIMEOUT_S)
-    cuts: list[int] = []
+    updates = _FoundUpdates()
     try:
         for each in ranges:
-            yield from _read_range(job, each, source, cuts)
+            yield from _read_range(job, each, source, updates)
     except (LogDiverged, LogAhead, LogNeedsRestore) as off:
         state = {LogDiverged: WorkerState.DIVERGED, LogAhead: WorkerState.AHEAD}.get(
             type(off), WorkerState.NEEDS_RESTORE
@@ -47,18 +47,35 @@ def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | 
     except TxLogError as unreachable:
         fault = TaskFault(WorkerState.LOADING, f"no log from any master: {unreachable}")
         yield from ((bucket, fault) for bucket in range(job.buckets))
-    if cuts:
-        yield 0, UpdateIndexes(tuple(cuts))
-        yield from ((bucket, UpdateIndexes((cuts[0],))) for bucket in range(1, job.buckets))
+    if updates.before is not None:
+        yield 0, UpdateIndexes(tuple(updates.indexes), updates.before)
+        first = UpdateIndexes((updates.indexes[0],), updates.before)
+        yield from ((bucket, first) for bucket in range(1, job.buckets))
 
 
-def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: list[int]) -> Iterator[BucketMessage]:
+class _FoundUpdates:
+    """The updates that one task has met. ``before``: the position before the first of them; None before that."""
+
+    def __init__(self) -> None:
+        self.indexes: list[int] = []
+        self.before: Position | None = None
+
+    def add(self, index: int, before: Position) -> None:
+        self.indexes.append(index)
+        self.before = self.before or before
+
+
+def _read_range(
+    job: LoadJob, wanted: LogRange, source: FailoverClient, updates: _FoundUpdates
+) -> Iterator[BucketMessage]:
     with ThreadPoolExecutor(1) as ahead:  # fetch the next page while this one is processed
         at = wanted.after
         coming: Future[LogPage] | None = ahead.submit(_fetch_page, source, at, wanted.end)
         while coming is not None:
-            entries = coming.result().log_entries()
-            at = Position(0, entries[-1].index, entries[-1].hash)
+            page = coming.result()
+            entries = page.log_entries()
+            previous = at
+            at = Position(page.stable.epoch, entries[-1].index, entries[-1].hash)
             coming = ahead.submit(_fetch_page, source, at, wanted.end) if at.index < wanted.end.index else None
             payloads: list[bytes] = []
             for entry in entries:
@@ -70,9 +87,10 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
                     )
                 effects = find_effects(entry)
                 if any(effect.kind == KIND_UPDATE for effect in effects):
-                    cuts.append(entry.index)
-                elif not cuts:
+                    updates.add(entry.index, previous)
+                elif updates.before is None:
                     payloads += [effect.payload for effect in effects]
+                previous = Position(page.stable.epoch, entry.index, entry.hash)
             yield from split_into_buckets(entries[0].index, payloads, job.buckets, as_written=job.engine == AS_WRITTEN)
     if at.hash != wanted.end.hash:
         raise LogDiverged(f"at index {at.index} this log's hash is {at.hash.hex()}, not {wanted.end.hash.hex()}")
