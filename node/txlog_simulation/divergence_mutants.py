@@ -229,4 +229,20 @@ DIVERGENCE_MUTANTS: tuple[Mutant, ...] = (
         "()",
         _STORES + "test_cells_that_a_text_adds_are_compared_soon",
     ),
+    _mutant(
+        "what-a-listing-showed-was-empty",
+        "C16",
+        CELLS,
+        "return None if is_shown else self.begun.get(worker)",
+        "return self.begun.get(worker)",
+        _STORES + "test_nothing_differs_where_cells_become_graphs",
+    ),
+    _mutant(
+        "predicates-stay-beside-their-graphs",
+        "C16",
+        SCANNER,
+        "            readings.forget_predicates()\n",
+        "",
+        _STORES + "test_nothing_differs_where_cells_become_graphs",
+    ),
 )
