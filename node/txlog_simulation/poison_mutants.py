@@ -225,6 +225,33 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         test=_BESIDE + "test_what_was_loaded_is_not_taken_for_another_log",
     ),
     Mutant(
+        "a-batch-takes-what-a-late-master-lacks-for-a-hash",
+        "30",
+        False,
+        (SourceEdit(CATCH_UP, "return None if index and page.after.hash == NO_HASH else page", "return page"),),
+        test=_BESIDE + "test_a_master_that_lags_makes_no_worker_diverged",
+    ),
+    Mutant(
+        "a-batch-believes-a-master-of-another-branch",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/log_range_reader.py",
+                "                final = final or off\n",
+                "                raise\n",
+            ),
+        ),
+        test=_BESIDE + "test_a_master_of_another_branch_makes_no_worker_diverged",
+    ),
+    Mutant(
+        "a-load-that-broke-off-is-read",
+        "30",
+        False,
+        (SourceEdit(CATCH_UP, "if at is None and is_marked and state in _TRANSIENT_STATES:", "if False:"),),
+        test=_BESIDE + "test_no_master_takes_a_worker_for_readable_whose_load_broke_off",
+    ),
+    Mutant(
         "a-batch-takes-an-owner-that-waits-for-dead",
         "30",
         False,
