@@ -252,6 +252,14 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         test=_BESIDE + "test_no_master_takes_a_worker_for_readable_whose_load_broke_off",
     ),
     Mutant(
+        "a-store-in-the-middle-of-a-load-is-read",
+        "30",
+        False,
+        (SourceEdit(WORKERS, "self.held_prefix and self.state in READABLE_STATES", "self.state in READABLE_STATES"),),
+        test="node/tests/server/test_reads_of_half_loaded_stores.py::"
+        "test_a_worker_that_cannot_be_reached_is_not_read_where_it_held_no_prefix[Loading]",
+    ),
+    Mutant(
         "a-batch-takes-an-owner-that-waits-for-dead",
         "30",
         False,
