@@ -59,6 +59,9 @@ def run_cell_scan(config: PipelineConfig, meeting: threading.Lock, pace: ScanPac
             except (TxLogError, OSError) as wrong:
                 log.info("cells are not compared this time: %s", wrong)
                 pause_s = PACE_POLL_S
+            except Exception:  # a bug must not end the comparison
+                log.exception("comparing cells")
+                pause_s = PACE_POLL_S
     finally:
         scanner.close()
 
