@@ -151,8 +151,8 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         "a-refused-store-is-read",
         "30",
         "txlog/server/frontdoor/worker_choice.py",
-        "if worker.state not in READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:",
-        "if worker.state not in READABLE_STATES or worker.is_form_undecided:",
+        "if not worker.is_readable or worker.refusal is not None or worker.is_form_undecided:",
+        "if not worker.is_readable or worker.is_form_undecided:",
         _REFUSED + "test_a_store_of_another_cluster_is_refused_and_not_restored",
     ),
     _mutant(

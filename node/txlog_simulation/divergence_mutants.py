@@ -21,6 +21,7 @@ _RANDOM = _READINGS + "test_workers_that_executed_the_same_log_never_differ"
 _ORDER = "node/tests/divergence/test_cell_schedule.py::"
 _STORES = "node/tests/server/test_cell_scanner.py::"
 _READER = "node/tests/workers/test_cell_reader.py::"
+_ODD = "node/tests/pipeline/test_odd_answers.py::"
 _JUDGING = "node/tests/divergence/test_judging.py::"
 
 
@@ -228,5 +229,45 @@ DIVERGENCE_MUTANTS: tuple[Mutant, ...] = (
         "find_additions(entry) if is_wide else ()",
         "()",
         _STORES + "test_cells_that_a_text_adds_are_compared_soon",
+    ),
+    _mutant(
+        "what-a-listing-showed-was-empty",
+        "C16",
+        CELLS,
+        "return None if is_shown else self.begun.get(worker)",
+        "return self.begun.get(worker)",
+        _STORES + "test_nothing_differs_where_cells_become_graphs",
+    ),
+    _mutant(
+        "predicates-stay-beside-their-graphs",
+        "C16",
+        SCANNER,
+        "            readings.forget_predicates()\n",
+        "",
+        _STORES + "test_nothing_differs_where_cells_become_graphs",
+    ),
+    _mutant(
+        "an-error-ends-the-comparison",
+        "C16",
+        SCANNER,
+        "            except Exception:  # a bug must not end the comparison\n",
+        "            except KeyError:\n",
+        _ODD + "test_no_error_ends_a_comparison[cells]",
+    ),
+    _mutant(
+        "a-part-of-an-answer-is-one",
+        "C16",
+        "txlog/workers/sparql_http.py",
+        ' or not response.body.endswith(b"\\r\\n")',
+        "",
+        _ODD + "test_no_parser_takes_it_for_an_answer",
+    ),
+    _mutant(
+        "a-part-of-a-row-is-left-out",
+        "C16",
+        ROWS,
+        "        if rest or is_first:\n",
+        "        if False:\n",
+        _ODD + "test_no_parser_takes_it_for_an_answer",
     ),
 )

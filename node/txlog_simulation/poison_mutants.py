@@ -10,6 +10,7 @@ APPLIER = "txlog/apply/applier.py"
 REFUSALS = "txlog/apply/refusal_proof.py"
 LIMITS = "txlog/apply/request_limits.py"
 SUSPECT_CHECK = "txlog/apply/suspect_check.py"
+CATCH_UP = "txlog/pipeline/batch/catch_up.py"
 WORKERS = "txlog/runtime/worker_state.py"
 SKIPS = "txlog/server/admin/skip_transaction.py"
 _JUDGED = "node/tests/apply/test_suspect.py::"
@@ -17,6 +18,8 @@ _IN_COMMITS = "node/tests/apply/test_harmful_in_a_commit.py::"
 _UNFIT = "node/tests/apply/test_unfit_stores.py::"
 _LIMITS = "node/tests/apply/test_request_limits.py::"
 _OVERLAP = "node/tests/pipeline/test_batch_overlap.py::"
+_NO_END = "node/tests/apply/test_requests_without_an_end.py::"
+_BESIDE = "node/tests/pipeline/test_batch_beside_others.py::"
 _UNANSWERED = "node/tests/pipeline/test_unanswered_requests.py::"
 _DUTY = "node/tests/server/test_skipping_on_duty.py::"
 _REAL = "node/tests/server/test_passed_over.py::"
@@ -187,6 +190,92 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         False,
         (SourceEdit(LIMITS, "max(0.0, time_limit_s([entry], execution_s) - EXECUTION_S)", "0.0"),),
         test=_LIMITS + "test_a_lock_is_left_to_an_owner_that_may_still_wait",
+    ),
+    Mutant(
+        "a-request-that-a-proxy-lost-has-ended",
+        "30",
+        False,
+        (
+            SourceEdit(
+                APPLIER,
+                "if self.token is not None and (not self.requests.may_run or not self.transport.settled()):",
+                "if self.token is not None:",
+            ),
+        ),
+        test=_NO_END + "test_the_lock_of_a_request_that_a_proxy_gave_up_counts_as_that_of_another",
+    ),
+    Mutant(
+        "an-error-instead-of-the-position-ends-the-request",
+        "30",
+        False,
+        (SourceEdit(APPLIER, "        except (Unreachable, UnexpectedAnswer):\n", "        except Unreachable:\n"),),
+        test=_NO_END + "test_an_error_instead_of_the_position_releases_no_lock",
+    ),
+    Mutant(
+        "a-batch-takes-its-position-from-a-log-that-it-has-not-read",
+        "30",
+        False,
+        (
+            SourceEdit(
+                CATCH_UP,
+                "return min(befores, default=end, key=lambda position: position.index), cuts",
+                "return (self._position_at(cuts[0] - 1) if cuts else end), cuts",
+            ),
+        ),
+        test=_BESIDE + "test_what_was_loaded_is_not_taken_for_another_log",
+    ),
+    Mutant(
+        "a-batch-takes-what-a-late-master-lacks-for-a-hash",
+        "30",
+        False,
+        (SourceEdit(CATCH_UP, "return None if index and page.after.hash == NO_HASH else page", "return page"),),
+        test=_BESIDE + "test_a_master_that_lags_makes_no_worker_diverged",
+    ),
+    Mutant(
+        "a-batch-believes-a-master-of-another-branch",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/log_range_reader.py",
+                "                final = final or off\n",
+                "                raise\n",
+            ),
+        ),
+        test=_BESIDE + "test_a_master_of_another_branch_makes_no_worker_diverged",
+    ),
+    Mutant(
+        "a-load-that-broke-off-is-read",
+        "30",
+        False,
+        (SourceEdit(CATCH_UP, "if at is None and is_marked and state in _TRANSIENT_STATES:", "if False:"),),
+        test=_BESIDE + "test_no_master_takes_a_worker_for_readable_whose_load_broke_off",
+    ),
+    Mutant(
+        "a-store-in-the-middle-of-a-load-is-read",
+        "30",
+        False,
+        (SourceEdit(WORKERS, "self.held_prefix and self.state in READABLE_STATES", "self.state in READABLE_STATES"),),
+        test="node/tests/server/test_reads_of_half_loaded_stores.py::"
+        "test_a_worker_that_cannot_be_reached_is_not_read_where_it_held_no_prefix[Loading]",
+    ),
+    Mutant(
+        "a-batch-takes-an-owner-that-waits-for-dead",
+        "30",
+        False,
+        (SourceEdit(CATCH_UP, "self._wait_s, silent_s)", "self._wait_s)"),),
+        test=_BESIDE + "test_the_lock_of_an_applier_that_may_still_wait_for_an_answer_is_left_to_it",
+    ),
+    Mutant(
+        "a-batch-beside-the-lane-that-keeps-its-worker",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/batch_scheduler.py", "            if not is_ours:\n", "            if False:\n"
+            ),
+        ),
+        test="node/tests/pipeline/test_batch_planner.py::test_no_batch_beside_a_lane_that_keeps_its_worker",
     ),
     Mutant(
         "a-batch-releases-the-lock-of-its-running-request",

@@ -126,10 +126,28 @@ def test_a_worker_that_changed_without_a_write_is_the_wrong_one() -> None:
 
 def test_a_cell_that_the_listing_before_did_not_show_was_empty() -> None:
     held = CellReadings(written(None, None))
-    held.on_listed({"a": CellReading(1, digest(1), 0, 0, 0)})
+    held.on_listed({"a": CellReading(1, digest(1), 0, 0, 0)}, [G])
     assert not held.judge(G, {"a": reading(2)}).differs, "the first listing shows it"
-    held.on_listed({"a": CellReading(2, digest(2), 0, 0, 0)})
+    held.on_listed({"a": CellReading(2, digest(2), 0, 0, 0)}, [G, H])
     assert held.judge(H, {"a": reading(2)}).differs
+
+
+def test_a_listing_that_showed_a_cell_does_not_say_that_it_was_empty() -> None:
+    """A worker did not answer when the cell was read; or cells have become graphs since."""
+    held = CellReadings(written(None, None))
+    for index in (1, 2):
+        held.on_listed({"a": CellReading(index, digest(index), 0, 0, 0)}, [G])
+    assert not held.judge(G, {"a": reading(2)}).differs
+    assert not held.judge(StoreCell("urn:g", None), {"a": reading(2)}).differs
+    assert held.judge(StoreCell("urn:h", None), {"a": reading(2)}).differs
+
+
+def test_no_graph_counts_twice_in_sums() -> None:
+    held = CellReadings(written(None))
+    held.judge(G, {"a": reading(1, total=5)})
+    held.forget_predicates()
+    held.judge(StoreCell("urn:g", None), {"a": reading(1, total=5)})
+    assert held.sums_at(1, "a") == {"urn:g": (1, 5)}
 
 
 def test_a_reading_that_is_not_on_the_followed_log_proves_nothing() -> None:

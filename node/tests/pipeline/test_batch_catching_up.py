@@ -253,8 +253,8 @@ def test_one_bucket_alone_hears_of_all_updates(site: Site) -> None:
         if isinstance(told, UpdateIndexes)
     ]
     assert cuts == [
-        (0, UpdateIndexes(tuple(range(first, last + 1)))),
-        *((bucket, UpdateIndexes((first,))) for bucket in (1, 2, 3)),
+        (0, UpdateIndexes(tuple(range(first, last + 1)), site.log.at(first - 1))),
+        *((bucket, UpdateIndexes((first,), site.log.at(first - 1))) for bucket in (1, 2, 3)),
     ]
 
 

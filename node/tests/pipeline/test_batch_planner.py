@@ -13,12 +13,15 @@ from store_process import COUNT_ONE
 from txlog.client import FailoverClient, MasterClient, WorkerReport
 from txlog.model.entry import KIND_UPDATE, Position
 from txlog.model.quads import encode_quads
+from txlog.pipeline.batch import batch_scheduler
 from txlog.pipeline.batch.batch_scheduler import BatchScheduler
 from txlog.pipeline.batch.catch_up import bucket_count
 from txlog.pipeline.batch.cost_model import LogEstimate, decide_batch, estimate_log
 from txlog.pipeline.batch.task_runner import InProcessRunner
 from txlog.pipeline.worker_lanes import WorkerMutex, mutex_path
+from txlog.workers import ADAPTERS
 from txlog.workers.adapter import EMPTY_MARKER, LoadMarker
+from txlog.workers.http_transport import HttpTransport
 from txlog.workers.marker_names import loading_name
 
 
@@ -145,6 +148,24 @@ def test_a_lane_gives_way_and_a_failed_batch_is_not_repeated_at_once(site: Site)
     site.store.start()
     site.report()
     assert site.planner.schedule_batches() == []
+
+
+def test_no_batch_beside_a_lane_that_keeps_its_worker(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of the lane may still be executed: it keeps the worker until its connection shows the end."""
+    monkeypatch.setattr(batch_scheduler, "MUTEX_TIMEOUT_S", 0.2)
+    last = site.log.append(*[encode_quads([], [quad(n)]) for n in range(300)])
+    site.report()
+    lane = WorkerMutex(mutex_path(site.config, "w1"))
+    assert lane.try_acquire()
+    assert site.planner.schedule_batches() == []
+    with HttpTransport(site.store.url) as transport:
+        adapter = ADAPTERS["oxigraph"]
+        assert adapter.parse_is_empty(transport.send(adapter.is_empty()))
+    assert not lane.is_reserved()
+    lane.release()
+    later = BatchScheduler(site.config, InProcessRunner, threading.Event())
+    ((_, ended),) = later.schedule_batches()
+    assert (ended.error, ended.entries) == (None, last)
 
 
 def test_a_worker_that_was_added_while_the_application_runs(site: Site) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,7 +18,15 @@ from txlog.pipeline import worker_applier
 from txlog.pipeline.apply_round import EMPTY_CACHE, ApplyRound, WorkerCache
 from txlog.pipeline.worker_applier import WorkerApplier
 from txlog.pipeline.worker_lanes import ApplyRequest, LaneSet, WorkerMutex
-from txlog.workers.adapter import MarkerPosition, Transport, WorkerRequest, WorkerResponse
+from txlog.workers import ADAPTERS
+from txlog.workers.adapter import (
+    MarkerPosition,
+    RequestOutcome,
+    Transport,
+    Unreachable,
+    WorkerRequest,
+    WorkerResponse,
+)
 from txlog.workers.http_transport import HttpTransport
 
 NUMBERS = 1200
@@ -122,6 +131,55 @@ def test_a_request_that_a_proxy_gave_up_counts_as_running(site: Site) -> None:
         assert proxies[0].given_up == 1, "what may be running is not sent a second time"
     finally:
         server.shutdown()
+
+
+class RestartedProxy:
+    """Ends while an update with this text runs, once: its client gets 502, and the store goes on."""
+
+    def __init__(self, url: str, text: bytes) -> None:
+        self._store, self._behind, self._text = HttpTransport(url), HttpTransport(url), text
+        self.url = url
+        self.running: threading.Thread | None = None
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        if self._text not in request.body or self.running is not None:
+            return self._store.send(request)
+        patient = replace(request, timeout_s=60.0)
+        self.running = threading.Thread(target=self._behind.send, args=(patient,), daemon=True)
+        self.running.start()
+        raise Unreachable(self.url, "answered 502", RequestOutcome.UNKNOWN)
+
+    def settled(self) -> bool:
+        return True
+
+
+def test_nothing_is_sent_beside_a_request_that_a_proxy_lost(site: Site) -> None:
+    proxies: list[RestartedProxy] = []
+
+    def transport(url: str) -> Transport:
+        proxies.append(RestartedProxy(url, b"urn:sum"))
+        return proxies[-1]
+
+    applier = WorkerApplier(site.config, "w1", transport)
+    known = applier(site.add_numbers(), 60.0, EMPTY_CACHE).cache
+    last = site.log.append(SLOW, kind=COUNTED)
+    known = applier(last, 60.0, known).cache
+    assert site.store.count() == 0, "it is still executed; otherwise this test shows nothing"
+    reports = []
+
+    def is_there() -> bool:
+        nonlocal known
+        done = applier(last, 0.1, known)
+        known = done.cache
+        reports.append(done.report)
+        return done.report.position is not None and done.report.position.index == last
+
+    until(is_there)
+    assert {report.state for report in reports} == {"Working"}, reports
+    assert site.store.count() == 1
+    with HttpTransport(site.store.url) as direct:
+        adapter = ADAPTERS["oxigraph"]
+        assert len(adapter.parse_system_graphs(direct.send(adapter.read_system())).markers) == 1
 
 
 @pytest.mark.parametrize("left", [b"[true,null,null]l,null]", b"[true,nul", b'{"an": "older form"}', b"\xff"])

@@ -14,6 +14,7 @@ from master_cluster import Cluster
 from oxigraph_process import ADAPTER, OxigraphProcess
 
 from txlog.config.process_config import PipelineConfig
+from txlog.divergence import cell_schedule
 from txlog.divergence.cell_schedule import MISSES_MAX, REREAD_S, SUSPECT_REREAD_S, TOUCH_WAIT_S, CellRead
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import Unavailable
@@ -235,6 +236,26 @@ async def test_the_sums_of_all_cells_are_those_of_a_whole_reading(compared: Comp
     (sums,) = [look for look in looks if look.kind == "sums"]
     table: dict[str, tuple[int, int | None]] = {**whole.graphs}
     assert sums == build_graph_digests("sums", 1, bytes([1]).hex() * 16, 0, table)
+
+
+async def test_nothing_differs_where_cells_become_graphs(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read of single predicates, and what listings have shown of them, says nothing of whole graphs."""
+    monkeypatch.setattr(cell_schedule, "CELLS_MAX", 3)
+    for _ in range(2):  # the second listing is compared with the first one
+        await compared.end_pass()
+    assert not compared.scanner.schedule.reads_graphs
+    await compared.execute(add(quad(1, "urn:i"), quad(1, "urn:i", "urn:q")))
+    for _ in range(2):
+        await compared.end_pass()
+        assert await compared.found() == {}
+    assert compared.scanner.schedule.reads_graphs
+    await compared.turns(cell_scanner.SUMS_S + 5.0)
+    with HttpTransport(compared.stores["w-1"].url, 30.0) as transport:
+        whole = digest_worker(ADAPTER, transport)
+    looks = compared.cluster.service(0).context.registry.workers["w-1"].looks
+    table: dict[str, tuple[int, int | None]] = {**whole.graphs}
+    expected = build_graph_digests("sums", 2, bytes([2]).hex() * 16, 0, table)
+    assert [look for look in looks if look.kind == "sums"][-1] == expected
 
 
 async def test_a_cell_that_never_rests_is_compared_with_workers_paused_at_one_index(

@@ -22,6 +22,7 @@ from txlog.apply.log_source import LogSource, refuse_other_cluster
 from txlog.apply.outcome import ApplyOutcome, ForeignLock, Refusal, WorkerState
 from txlog.apply.refusal_proof import is_judgement
 from txlog.apply.request_limits import BYTES_PER_S, EXECUTION_S, silence_limit_s, time_limit_s
+from txlog.apply.sent_requests import SentRequests
 from txlog.apply.session_errors import (
     BatchLoading,
     BulkLoadDue,
@@ -53,7 +54,6 @@ from txlog.workers.adapter import (
     Unreachable,
     WorkerDiverged,
     WorkerRefused,
-    WorkerRequest,
     WorkerResponse,
 )
 
@@ -162,7 +162,8 @@ class _ApplySession:
         self.contended = False
         self.pause_s = YIELD_S[0]
         self.applied = 0
-        self.requests, self.reads = 0, False
+        self.requests = SentRequests(transport)
+        self._send = self.requests.send
         self.suspect: Suspect | None = None
         self.execution_s, self.ended_min = EXECUTION_S, ENDED_MIN
 
@@ -179,7 +180,7 @@ class _ApplySession:
             error = self._follow(trusted=cached is None)
         except Unreachable as fault:
             state, error = WorkerState.UNREACHABLE, str(fault)
-            self._keep_lock(fault.fate)
+            self._keep_lock()
         except (TransactionRefused, TransactionHarmful) as fault:
             state, error, refusal = WorkerState.BLOCKED, str(fault), fault.refusal
         except StoreUnfit as unfit:
@@ -200,10 +201,10 @@ class _ApplySession:
         finally:
             try:
                 self._release()
-            except Unreachable as fault:
-                self._keep_lock(fault.fate)
+            except Unreachable:
+                self._keep_lock()
         at, lock, suspect = self.marker if self.known else None, self.foreign_lock, self.suspect
-        return ApplyOutcome(at, state, error, refusal, self.applied, self.requests, lock, suspect, bulk, mark)
+        return ApplyOutcome(at, state, error, refusal, self.applied, self.requests.count, lock, suspect, bulk, mark)
 
     def _follow(self, trusted: bool) -> str | None:
         """Apply until the target is reached or the budget is spent. Returns the reason for a wait, if there is one."""
@@ -243,10 +244,6 @@ class _ApplySession:
 
     def _budget_spent(self) -> bool:
         return self.clock.now() >= self.deadline
-
-    def _send(self, request: WorkerRequest) -> WorkerResponse:
-        self.requests, self.reads = self.requests + 1, request.reads
-        return self.transport.send(request)
 
     # -- position
 
@@ -358,13 +355,12 @@ class _ApplySession:
                 self.foreign_lock = self.foreign_lock or mine
             self.token, self.confirmed = None, False
 
-    def _keep_lock(self, fate: RequestOutcome) -> None:
+    def _keep_lock(self) -> None:
         """Keep the lock in the worker, because a request with an unknown outcome may still need it; remember it as a
         :class:`ForeignLock`."""
         self.known = False
         # If the transport does not watch the request's end (a proxy timed out), the lock counts as another applier's.
-        may_run = fate is RequestOutcome.UNKNOWN and not self.reads
-        if self.token is not None and (not may_run or not self.transport.settled()):
+        if self.token is not None and (not self.requests.may_run or not self.transport.settled()):
             self.foreign_lock = ForeignLock(self.adapter.claims_for_token(self.token), self.clock.now(), is_ours=True)
         self.token, self.confirmed = None, False
 
@@ -492,8 +488,11 @@ class _ApplySession:
         self.suspect = note_failure(self.suspect, batch, prefix, at, lost, now, self.ended_min)
 
     def _was_applied(self, new: MarkerPosition) -> bool:
-        """Whether a request without an answer was applied. False, too, when the worker is unreachable."""
+        """Whether a request without an answer was applied. False, too, when the worker does not say."""
         try:
-            return self._is_at(new)
-        except Unreachable:
+            found = self._is_at(new)
+        except (Unreachable, UnexpectedAnswer):
             return False
+        if found:
+            self.requests.on_answered()
+        return found

@@ -91,6 +91,11 @@ class CellSchedule:
     def __contains__(self, cell: object) -> bool:
         return cell in self._cells
 
+    @property
+    def reads_graphs(self) -> bool:
+        """Whether the cells are whole graphs."""
+        return self._by_graph
+
     def cell_of(self, cell: StoreCell) -> StoreCell:
         """The cell that is read for this one."""
         return StoreCell(cell.graph, None) if self._by_graph else cell

@@ -49,6 +49,20 @@ class CellVerdict(NamedTuple):
     evidence: list[CellEvidence]
 
 
+class _Listing(NamedTuple):
+    """``begun``: the position of each worker before it, as a reading without quads. ``cells``, ``graphs``: what it
+    showed."""
+
+    begun: Mapping[str, CellReading]
+    cells: frozenset[StoreCell]
+    graphs: frozenset[str]
+
+    def find_empty(self, worker: str, cell: StoreCell) -> CellReading | None:
+        """The reading of a worker that had no quad of the cell; None where it may have had some, or was not listed."""
+        is_shown = cell in self.cells or (cell.predicate is None and cell.graph in self.graphs)
+        return None if is_shown else self.begun.get(worker)
+
+
 class CellReadings:
     """The last reading of each cell of each worker. ``written`` has followed the log up to all readings that it gets,
     else they are not compared."""
@@ -56,13 +70,14 @@ class CellReadings:
     def __init__(self, written: WrittenCells) -> None:
         self._written = written
         self._by_cell: dict[StoreCell, dict[str, CellReading]] = {}
-        self._listed: Mapping[str, CellReading] = {}
-        self._listed_before: Mapping[str, CellReading] = {}
+        self._listed = self._listed_before = _Listing({}, frozenset(), frozenset())
 
-    def on_listed(self, begun: Mapping[str, CellReading]) -> None:
-        """All cells of each worker were listed, from these positions on (without quads). A cell that the listing before
-        did not show was empty then."""
-        self._listed_before, self._listed = self._listed, dict(begun)
+    def on_listed(self, begun: Mapping[str, CellReading], cells: Iterable[StoreCell]) -> None:
+        """All cells of each worker were listed, from these positions on (without quads). ``cells``: those that any of
+        them had. A cell that the listing before did not show was empty then."""
+        shown = frozenset(cells)
+        graphs = frozenset(cell.graph for cell in shown)
+        self._listed_before, self._listed = self._listed, _Listing(dict(begun), shown, graphs)
 
     def of(self, cell: StoreCell) -> Mapping[str, CellReading]:
         """By worker."""
@@ -71,6 +86,11 @@ class CellReadings:
     def forget(self, cell: StoreCell) -> None:
         """The cell does not exist any more."""
         self._by_cell.pop(cell, None)
+
+    def forget_predicates(self) -> None:
+        """From here on graphs are read whole: what was read of single predicates would be in sums beside them."""
+        for cell in [cell for cell in self._by_cell if cell.predicate is not None]:
+            del self._by_cell[cell]
 
     @property
     def written(self) -> WrittenCells:
@@ -103,7 +123,7 @@ class CellReadings:
         before = self._by_cell.setdefault(cell, {})
         evidence = []
         for name, reading in known.items():
-            was = before.get(name) or self._listed_before.get(name)
+            was = before.get(name) or self._listed_before.find_empty(name, cell)
             if was is None or was.fence != reading.fence or was.content == reading.content:
                 continue
             if self._counts_at(cell, was, reading):

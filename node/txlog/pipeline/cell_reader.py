@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.divergence.cell_schedule import QUADS_PER_READ
@@ -13,12 +13,13 @@ from txlog.model.store_cell import StoreCell
 from txlog.workers.adapter import (
     Adapter,
     MarkerPosition,
+    StreamedResponse,
     StreamTransport,
     SystemGraphs,
     UnexpectedAnswer,
     WorkerResponse,
 )
-from txlog.workers.cell_rows import CellRows
+from txlog.workers.cell_rows import CellLines, CellRows
 from txlog.workers.digest import sum_lines
 
 READ_TIMEOUT_S: Final = 120.0
@@ -70,7 +71,7 @@ def read_cells(
             body = b"".join(answer.chunks)
             raise UnexpectedAnswer("reading cells", WorkerResponse(answer.status, answer.headers, body))
         on_begun()
-        for place, lines in CellRows(adapter, cells).read(answer.chunks):
+        for place, lines in _read_rows(adapter, cells, answer):
             if place is None:
                 names += [line.decode() for line in lines]
                 continue
@@ -91,3 +92,11 @@ def read_cells(
     at = marker.position
     readings = {cell: CellReading(at.index, at.hash, marker.fence, *sums[n]) for n, cell in enumerate(cells)}
     return CellAnswer(readings, busy_s + unpaid_s, unpaid_s)
+
+
+def _read_rows(adapter: Adapter, cells: Sequence[StoreCell], answer: StreamedResponse) -> Iterator[CellLines]:
+    try:
+        yield from CellRows(adapter, cells).read(answer.chunks)
+    except (ValueError, SyntaxError, LookupError) as wrong:
+        about = WorkerResponse(answer.status, answer.headers, f"{type(wrong).__name__}: {wrong}".encode())
+        raise UnexpectedAnswer("reading cells", about) from None

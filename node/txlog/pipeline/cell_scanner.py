@@ -59,6 +59,9 @@ def run_cell_scan(config: PipelineConfig, meeting: threading.Lock, pace: ScanPac
             except (TxLogError, OSError) as wrong:
                 log.info("cells are not compared this time: %s", wrong)
                 pause_s = PACE_POLL_S
+            except Exception:  # a bug must not end the comparison
+                log.exception("comparing cells")
+                pause_s = PACE_POLL_S
     finally:
         scanner.close()
 
@@ -89,6 +92,7 @@ class CellScanner:
         self.schedule = CellSchedule(clock())
         self._fences: dict[str, int] = {}
         self._restarts = 0
+        self._reads_graphs = False
         self._present: set[str] = set()
         self._listing: CellLister | None = None
         """Of the present pass."""
@@ -156,6 +160,10 @@ class CellScanner:
         self._present = names
         self.schedule.touch(readings.written.pop_touched(), now, is_current)
         self.schedule.extend(readings.written.pop_extended(), now)
+        if self.schedule.reads_graphs and not self._reads_graphs:
+            self._reads_graphs = True
+            readings.forget_predicates()
+            self._differing = {self.schedule.cell_of(cell): differs for cell, differs in self._differing.items()}
         return readings
 
     def _begin_again(self) -> None:
@@ -176,7 +184,7 @@ class CellScanner:
         reading ends a finding."""
         for place in places:
             known = place.status.divergence
-            for cell in known.cells if known is not None else ():
+            for cell in map(self.schedule.cell_of, known.cells if known is not None else ()):
                 if cell not in self._differing:
                     self._differing[cell] = True
                     self.schedule.suspect(cell, now)
@@ -287,9 +295,10 @@ class CellScanner:
             if self._listing.is_done and not self._listing.begun:
                 self._listing, self._next_at = None, self._clock() + PACE_POLL_S  # no store answers
             elif self._listing.is_done:
-                self.schedule.add_listed(self._listing.cells())
+                found = self._listing.cells()
+                self.schedule.add_listed(found)
                 self.schedule.end_listing()
-                readings.on_listed(self._listing.begun)
+                readings.on_listed(self._listing.begun, map(self.schedule.cell_of, found))
                 self._listing = None
         else:
             read = self.schedule.next_in_pass()

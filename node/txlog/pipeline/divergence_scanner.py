@@ -70,6 +70,8 @@ def _watch_loop(config: PipelineConfig, pace: ScanPace, stop: threading.Event) -
             read()
         except OSError as wrong:
             log.info("no master has the workers' positions: %s", wrong)
+        except Exception:  # a bug must not end it: the stores would count as resting
+            log.exception("reading the workers' positions")
         if stop.wait(PACE_POLL_S):
             return
 
@@ -91,6 +93,9 @@ def _scan_loop(
                 busy = comparing.compare_counts() if kind == "counts" else comparing.compare_sums(stop)
             except (TxLogError, OSError) as wrong:
                 log.info("workers are not compared by %s this time: %s", kind, wrong)
+                busy = time.monotonic() - began
+            except Exception:  # a bug must not end the comparison
+                log.exception("comparing by %s", kind)
                 busy = time.monotonic() - began
             cycle.record(busy)
             stopped = pause(stop, cycle, pace, kind)

@@ -26,6 +26,9 @@ REPORT_STATES = (
 )
 """The states that a report may carry. The API also shows ``Unordered``: a ``Working`` worker that executed
 transactions in another order than the log's."""
+READABLE_STATES = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
+"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view, so such a worker is
+tried last, and only where it held a prefix when it was reached last."""
 BODY_CHARACTERS_MAX = 2000
 STALE_S = 30.0
 """Seconds without a report after which a worker counts as unreachable."""
@@ -103,6 +106,13 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
     """How far the comparison of its content is, ..."""
     compared_at: float = 0.0
     """... as of then, in seconds since 1970."""
+    held_prefix: bool = True
+    """Whether it held a prefix of the log when it was reached last; for example not in the middle of a load."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it may answer queries, by its state."""
+        return self.held_prefix and self.state in READABLE_STATES
 
     @property
     def may_execute(self) -> bool:
@@ -185,6 +195,8 @@ class RegisteredWorker(msgspec.Struct, rename="camel"):
         """Take over a report that was received at ``at``. Returns whether the position or the state has changed."""
         # A pipeline that cannot reach a worker does not know its position: the last reported one is kept.
         position = self.position if report.state == "Unreachable" and report.position is None else report.position
+        if report.state != "Unreachable":
+            self.held_prefix = report.state in READABLE_STATES
         has_moved = self.position != position or self.state != report.state
         has_moved = has_moved or (self.fault, self.running) != (report.fault, report.running)
         self.position = position

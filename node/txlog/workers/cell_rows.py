@@ -33,7 +33,7 @@ class CellRows:
         self._cells = cells
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[CellLines]:
-        """The lines, some thousands at a time."""
+        """The lines, some thousands at a time. ``ValueError`` or ``SyntaxError`` for another answer, or for a part."""
         for place, lines in self._read_tsv(chunks) if self._adapter.dump_media_type == TSV else self._parse(chunks):
             if place is None or not lines:
                 yield place, lines
@@ -54,6 +54,8 @@ class CellRows:
                 is_first = False
             if rows:
                 yield from self._read_rows(rows)
+        if rest or is_first:
+            raise ValueError(f"the answer ends inside a row: {rest[:200]!r}")
 
     def _read_rows(self, rows: bytes) -> Iterator[CellLines]:
         """Whole rows, without the last newline."""

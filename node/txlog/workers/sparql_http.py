@@ -144,7 +144,11 @@ class SparqlAdapter:
         return not parse_boolean("looking for foreign data", response)
 
     def parse_size(self, response: WorkerResponse) -> int:
-        return int(parse_rows("counting statements", response)[0])
+        asked = "counting statements"
+        try:
+            return int(parse_rows(asked, response)[0])
+        except (ValueError, IndexError):
+            raise UnexpectedAnswer(asked, response) from None
 
     def parse_counts(self, response: WorkerResponse) -> GraphCounts:
         asked = "counting statements by graph"
@@ -185,10 +189,14 @@ def dataset_parameters(default_graphs: Sequence[str], named_graphs: Sequence[str
 
 
 def parse_rows(asked: str, response: WorkerResponse) -> list[str]:
-    """The lines of a CSV result after its header. Raises :class:`~txlog.workers.adapter.UnexpectedAnswer`."""
-    if response.status != 200:
+    """The lines of a CSV result after its header. Raises :class:`~txlog.workers.adapter.UnexpectedAnswer`, also for one
+    that does not end with a line."""
+    if response.status != 200 or not response.body.endswith(b"\r\n"):
         raise UnexpectedAnswer(asked, response)
-    return response.body.decode().split("\r\n")[1:-1]
+    try:
+        return response.body.decode().split("\r\n")[1:-1]
+    except UnicodeDecodeError:
+        raise UnexpectedAnswer(asked, response) from None
 
 
 def parse_boolean(asked: str, response: WorkerResponse) -> bool:

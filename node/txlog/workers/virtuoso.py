@@ -359,7 +359,10 @@ def steps_for_operations(operations: Sequence[StoreOperation]) -> Iterator[Proce
 def _parse_lines(asked: str, response: WorkerResponse) -> list[str]:
     if response.status != 200:
         raise UnexpectedAnswer(asked, response)
-    return response.body.decode().splitlines()
+    try:
+        return response.body.decode().splitlines()
+    except UnicodeDecodeError:
+        raise UnexpectedAnswer(asked, response) from None
 
 
 # -- quads

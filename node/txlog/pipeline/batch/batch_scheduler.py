@@ -74,7 +74,9 @@ class BatchScheduler:
         for worker in status.workers:
             config = self._config_for(worker)
             if config is not None and not self._stop.is_set() and self._is_due(worker, status.stable.index):
-                done.append((worker.name, self._run_batch(config, worker.name)))
+                ended = self._run_batch(config, worker.name)
+                if ended is not None:
+                    done.append((worker.name, ended))
         return done
 
     def _config_for(self, worker: WorkerStatus) -> PipelineConfig | None:
@@ -105,11 +107,16 @@ class BatchScheduler:
             self._stream_until[worker.name] = stable + self._config.batch_from // 4
         return made.batch
 
-    def _run_batch(self, config: PipelineConfig, worker: str) -> CatchUpResult:
+    def _run_batch(self, config: PipelineConfig, worker: str) -> CatchUpResult | None:
+        """None: the worker's lane keeps it, since a request of the lane may still be executed."""
         if self._reports is None:
             self._reports = ProgressReporter(self._config.masters)
         reports = self._reports
-        with self._turn, _worker_mutex(config, worker, self._stop):
+        with self._turn, _worker_mutex(config, worker, self._stop) as is_ours:
+            if not is_ours:
+                self._postpone(worker)
+                log.info("no batch for %s yet: its lane has kept it for %g s", worker, MUTEX_TIMEOUT_S)
+                return None
             batch = CatchUp(
                 config,
                 worker,
@@ -137,17 +144,17 @@ class BatchScheduler:
 
 
 @contextmanager
-def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) -> Iterator[None]:
+def _worker_mutex(config: PipelineConfig, worker: str, stop: threading.Event) -> Iterator[bool]:
     """The mutex of this worker on this machine; its lane yields. On other machines the lock inside the worker does the
-    same, more slowly."""
+    same, more slowly. False: the lane has kept it for :data:`MUTEX_TIMEOUT_S`."""
     turn = WorkerMutex(mutex_path(config, worker))
     until = time.monotonic() + MUTEX_TIMEOUT_S
     try:
         with turn.reserve():
-            while not turn.try_acquire() and time.monotonic() < until and not stop.wait(0.05):
-                pass
-            yield
-            turn.release()
+            is_ours = turn.try_acquire()
+            while not is_ours and time.monotonic() < until and not stop.wait(0.05):
+                is_ours = turn.try_acquire()
+            yield is_ours
     finally:
         turn.close()  # closing releases the mutex
 

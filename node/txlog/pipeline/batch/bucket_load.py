@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from txlog.apply import WorkerState
+from txlog.model.entry import Position
 from txlog.pipeline.batch.net_effect import merge_pieces
 from txlog.pipeline.batch.task_messages import (
     BucketPiece,
@@ -42,19 +43,21 @@ def _load_pieces(
 ) -> BucketResult:
     found: list[BucketPiece] = []
     cuts: list[int] = []
+    before: Position | None = None
     for each in messages:
         if isinstance(each, TaskFault):
             return BucketResult(fault=each)
         if isinstance(each, UpdateIndexes):
             cuts += each.indexes
+            before = each.before if before is None or each.before.index < before.index else before
         else:
             found.append(each)
     first = min(cuts, default=None)
     if first is not None:
         found = [piece for piece in found if piece.first < first]
-    known = tuple(sorted(cuts))
+    known = BucketResult(update_indexes=tuple(sorted(cuts)), before=before)
     if not found:
-        return BucketResult(update_indexes=known)
+        return known
     made = merge_pieces(found)
     found.clear()
     deletes = [] if job.worker_was_empty else made.deletes
@@ -73,13 +76,13 @@ def _load_pieces(
             _send_checked("loading", way, adapter.load(body))
             adds += body.count(b"\n")
     except Unreachable as gone:
-        return BucketResult(update_indexes=known, fault=TaskFault(WorkerState.UNREACHABLE, str(gone)))
+        return known._replace(fault=TaskFault(WorkerState.UNREACHABLE, str(gone)))
     except (LoadSuperseded, UnexpectedAnswer) as wrong:
-        return BucketResult(update_indexes=known, fault=TaskFault(WorkerState.LOADING, str(wrong)))
+        return known._replace(fault=TaskFault(WorkerState.LOADING, str(wrong)))
     finally:
         if transport is None and isinstance(way, HttpTransport):
             way.close()
-    return BucketResult(adds, len(deletes), known)
+    return known._replace(adds=adds, deletes=len(deletes))
 
 
 def _check_ownership(job: LoadJob, transport: Transport) -> None:

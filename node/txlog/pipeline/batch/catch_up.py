@@ -14,7 +14,7 @@ from typing import NamedTuple
 from txlog.apply import WorkerState
 from txlog.apply.applier import MERGE_BYTES, MERGE_TRANSACTIONS
 from txlog.apply.entry_operations import find_operations
-from txlog.apply.request_limits import time_limit_s
+from txlog.apply.request_limits import silence_limit_s, time_limit_s
 from txlog.bulk.held_body import may_be_landed
 from txlog.client import FailoverClient, JsonMarker, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
@@ -26,9 +26,10 @@ from txlog.model.hashes import NO_HASH
 from txlog.pipeline.apply_round import to_worker_position
 from txlog.pipeline.batch.cost_model import LogEstimate, estimate_log
 from txlog.pipeline.batch.load_session import LoadSession, LoadStart, LoadTarget, inspect_worker
-from txlog.pipeline.batch.log_range_reader import PAGE_BYTES
+from txlog.pipeline.batch.log_range_reader import PAGE_BYTES, BranchMasters, with_retries
 from txlog.pipeline.batch.task_messages import LoadJob, LoadSuperseded, LogRange, TaskFault
 from txlog.pipeline.batch.task_runner import TaskRunner
+from txlog.wire.log_page import LogPage
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,
@@ -58,6 +59,8 @@ LOCK_WAIT_S = 60.0
 """How long to wait for the process that applies to the worker now."""
 REPORT_INTERVAL_S = 2.0
 REQUEST_TIMEOUT_S = 120.0
+
+_TRANSIENT_STATES = (WorkerState.WORKING, WorkerState.UNREACHABLE, WorkerState.AHEAD)
 
 ReportCallback = Callable[[WorkerReport], None]
 
@@ -100,6 +103,7 @@ class CatchUp:
         self._worker: WorkerConfig = found
         self._masters_urls = tuple(config.masters)
         self._masters = FailoverClient(config.masters, 15.0)
+        self._pages: FailoverClient | BranchMasters = self._masters
         self._runner, self._report_callback, self._tasks = engine, report, tasks
         self._wait_s, self._in_order_max = wait_s, in_order_max
         make = transport or (lambda url: HttpTransport(url, REQUEST_TIMEOUT_S))
@@ -120,11 +124,10 @@ class CatchUp:
         state = WorkerState.WORKING
         error: str | None = None
         at: MarkerPosition | None = None
-        since = 0
+        start = LoadStart(EMPTY_MARKER, None)
         try:
             with self._timed_stage("look"):
                 start = inspect_worker(self._target)
-            since = start.since.position.index
             at = self._execute(start, upto)
         except Unreachable as gone:
             state, error = WorkerState.UNREACHABLE, str(gone)
@@ -140,13 +143,12 @@ class CatchUp:
             state, error = WorkerState(broken.fault.state), broken.fault.text
         except (LoadSuperseded, UnexpectedAnswer) as lost:
             state, error = WorkerState.LOADING, str(lost)
-        except TxLogError as unreachable:
-            state, error = WorkerState.WORKING, f"no log from any master: {unreachable}"
+        except TxLogError as missing:
+            state, error = WorkerState.WORKING, f"a batch waits: {missing}"
         finally:
             self._close()
-        if state is not WorkerState.LOADING or at is not None:
-            self._report_callback(WorkerReport(None if at is None else to_worker_position(at), state, error))
-        entries = at.position.index - since if at is not None else 0
+        self._report_end(start, at, state, error)
+        entries = at.position.index - start.since.position.index if at is not None else 0
         return CatchUpResult(
             state,
             at,
@@ -159,8 +161,19 @@ class CatchUp:
             self._stages,
         )
 
+    def _report_end(self, start: LoadStart, at: MarkerPosition | None, state: WorkerState, error: str | None) -> None:
+        """A worker with a mark is ``Loading``, whatever broke off: it holds no prefix of the log, so no master may send
+        it a query."""
+        is_marked = start.interrupted is not None or self._session.may_be_marked
+        if at is None and is_marked and state in _TRANSIENT_STATES:
+            since = self._session.loading.since if self._session.may_be_marked else start.since
+            self._report_loading(since or start.since, f"it broke off, and is repeated: {error}")
+        elif at is not None or state is not WorkerState.LOADING:
+            self._report_callback(WorkerReport(None if at is None else to_worker_position(at), state, error))
+
     def _close(self) -> None:
         self._masters.close()
+        self._pages.close()
         with suppress(Unreachable):
             self._session.abandon()
         for transport in self._transports:
@@ -180,6 +193,7 @@ class CatchUp:
                 status = self._masters.status()
                 stable = status.stable.position
                 end = stable if upto is None or upto >= stable.index else self._position_at(upto)
+            self._pages = BranchMasters(self._masters_urls, end)
             self._check_on_log(end)
             self._check_on_log(since)
             if start.interrupted is not None:
@@ -188,9 +202,10 @@ class CatchUp:
                 return start.since
             self._repeats_load = start.interrupted is not None
             guessed = estimate_log(self._masters, since.index, end.index)
+            silent_s = self._owner_silence_s(since)
         with self._timed_stage("mark"):
             self._report_loading(start.since, "waiting for the worker")
-            self._session.begin(start, end, self._wait_s)
+            self._session.begin(start, end, self._wait_s, silent_s)
         over = threading.Event()
         teller = threading.Thread(target=self._report_loop, args=(over,), daemon=True)
         teller.start()
@@ -200,13 +215,19 @@ class CatchUp:
             over.set()
             teller.join(REPORT_INTERVAL_S)
 
+    def _owner_silence_s(self, since: Position) -> float:
+        """By how many seconds more than usual the owner of the lock may be silent: it may be executing the entry after
+        ``since``, and waits for its answer."""
+        page = self._pages.log_page(since.index, since.hash if since.index else None, since.index + 1, 1)
+        return max((silence_limit_s(each, self._execution_s, 0.0) for each in page.log_entries()), default=0.0)
+
     def _refuse_bulk_load(self, since: MarkerPosition, mark: LoadMarker) -> None:
         """The quads of a bulk load that was interrupted may be in the worker, so it is at neither of the two markers.
         Its lane repeats it. One that the log has skipped cannot be taken out again."""
         if not may_be_landed(mark):
             return
         at = since.position
-        page = self._masters.log_page(at.index, at.hash if at.index else None, mark.position.index, PAGE_BYTES)
+        page = self._pages.log_page(at.index, at.hash if at.index else None, mark.position.index, PAGE_BYTES)
         for entry in page.log_entries()[:1]:
             if find_bulk_load(entry) is not None:
                 raise LoadSuperseded(f"a bulk load may be in {self._worker.name}; its lane repeats it")
@@ -289,7 +310,9 @@ class CatchUp:
         if faults:
             raise _TaskFailed(faults[0])
         cuts = sorted({cut for each in found for cut in each.update_indexes})
-        return (self._position_at(cuts[0] - 1) if cuts else end), cuts
+        # Of the tasks' log. The masters may have cut it since, and have another position at that index.
+        befores = (each.before for each in found if each.before is not None)
+        return min(befores, default=end, key=lambda position: position.index), cuts
 
     def _advance_mark(self, to: Position) -> None:
         """The segment is in the worker: a repeated load would begin after it."""
@@ -306,7 +329,7 @@ class CatchUp:
         place = at.position
         while place.index < upto:
             after = place.hash if place.index else None
-            page = self._masters.log_page(place.index, after, upto, PAGE_BYTES)
+            page = self._pages.log_page(place.index, after, upto, PAGE_BYTES)
             entries = page.log_entries()
             if not entries:
                 raise LogAhead(f"no master has the log up to index {upto} yet")
@@ -342,13 +365,19 @@ class CatchUp:
     # -- the log
 
     def _position_at(self, index: int) -> Position:
-        return self._masters.log_page(index, None, index).after
+        """The log's position at an index. A master whose log does not reach it yet knows no hash there."""
+
+        def ask() -> LogPage | None:
+            page = self._pages.log_page(index, None, index)
+            return None if index and page.after.hash == NO_HASH else page
+
+        return with_retries(ask, f"no master has the log up to index {index} yet").after
 
     def _check_on_log(self, position: Position) -> None:
         """:class:`LogDiverged`, :class:`LogAhead` or :class:`LogNeedsRestore` when it is not on the log. Position 0 of
         an empty store is on every log, and has no hash."""
         if position.index or position.hash != NO_HASH:
-            self._cluster = self._masters.log_page(position.index, position.hash, position.index).cluster
+            self._cluster = self._pages.log_page(position.index, position.hash, position.index).cluster
 
     def _split_ranges(self, after: Position, end: Position) -> list[LogRange]:
         count = max(1, min(RANGES, (end.index - after.index) // RANGE_ENTRIES_MIN))

@@ -85,22 +85,27 @@ class LoadSession:
         self._may_still_run = False
         """Whether a request without an answer may still be executed: the lock stays in the worker then."""
         self.lost: str | None = None
+        self.may_be_marked = False
+        """Whether the worker has, or may have, a mark that this process wrote."""
         self.loading = LoadMarker(EMPTY_MARKER.position, 0)
 
-    def begin(self, start: LoadStart, end: Position, wait_s: float) -> LoadMarker:
+    def begin(self, start: LoadStart, end: Position, wait_s: float, silent_s: float = 0.0) -> LoadMarker:
         """Replaces the marker, or the mark of an interrupted load, by the mark. Waits ``wait_s`` for a process that
-        applies to the worker now; a silent one counts as dead. :class:`LoadSuperseded` when the worker has moved."""
+        applies to the worker now; a silent one counts as dead. ``silent_s``: by so many seconds more than usual it may
+        wait for an answer, and be silent. :class:`LoadSuperseded` when the worker has moved."""
         adapter = self._target.adapter
-        lock = WorkerLock(self._target, time.monotonic() + wait_s, self._takeover_s)
+        lock = WorkerLock(self._target, time.monotonic() + wait_s + silent_s, self._takeover_s + silent_s)
         while True:
             token = lock.claim()
-            loading = LoadMarker(end, secrets.randbits(62), start.since)
+            self.loading = LoadMarker(end, secrets.randbits(62), start.since)
             expected = start.interrupted or (None if start.since == EMPTY_MARKER else start.since)
-            request = adapter.apply([], expected, loading, lock=LockAction.CONFIRM, token=token)
+            request = adapter.apply([], expected, self.loading, lock=LockAction.CONFIRM, token=token)
+            self.may_be_marked = True
             answer = self._target.transport.send(request)
             verdict = adapter.parse_apply_result(answer)
             if verdict is ApplyResult.APPLIED:
                 break
+            self.may_be_marked = False
             if verdict is ApplyResult.MOVED and self._fence_raised(start, token):
                 start = start._replace(since=start.since._replace(fence=start.since.fence + 1))
                 continue
@@ -111,9 +116,9 @@ class LoadSession:
                 raise LoadSuperseded(f"{self._target.name} has moved meanwhile; look at it again")
             lock.raise_if_timed_out()
             time.sleep(random.uniform(0.001, 0.01))
-        self._token, self.loading = token, loading
+        self._token = token
         threading.Thread(target=self._send_heartbeats, name=f"txlog-beat {self._target.name}", daemon=True).start()
-        return loading
+        return self.loading
 
     def _fence_raised(self, start: LoadStart, token: int) -> bool:
         """Whether the only change is that taking the lock from a dead applier has raised the fence."""
@@ -168,6 +173,7 @@ class LoadSession:
             if isinstance(new, LoadMarker):
                 self.loading = new
             else:
+                self.may_be_marked = False
                 self._ended.set()
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from txlog.apply import WorkerState
@@ -27,18 +27,58 @@ BucketMessage = tuple[int, BucketPiece | UpdateIndexes | TaskFault]
 """Bucket number and message."""
 
 
-def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | None = None) -> Iterator[BucketMessage]:
+class BranchMasters:
+    """The masters of a data centre, some of which may be on another branch, or behind. Pages come from the first one
+    that has the position ``end``, and so all before it. For one thread."""
+
+    def __init__(self, urls: Sequence[str], end: Position) -> None:
+        self._masters = [FailoverClient([url], MASTER_TIMEOUT_S) for url in urls]
+        self._end = end
+        self._proved: FailoverClient | None = None
+        """The master that gave the last page."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        for master in self._masters:
+            master.close()
+
+    def log_page(
+        self, after: int, at_hash: bytes | None = None, upto: int | None = None, max_bytes: int | None = None
+    ) -> LogPage:
+        """As :meth:`~txlog.client.MasterClient.log_page`. :class:`LogDiverged` and :class:`LogNeedsRestore` are raised
+        where all masters say so: any other error hides whether one has the position."""
+        final: TxLogError | None = None
+        transient: TxLogError | None = None
+        for master in sorted(self._masters, key=lambda each: each is not self._proved):
+            try:
+                if master is not self._proved:
+                    master.log_page(self._end.index, self._end.hash, self._end.index)
+                page = master.log_page(after, at_hash, upto, max_bytes)
+            except (LogDiverged, LogNeedsRestore) as off:
+                final = final or off
+            except TxLogError as not_now:
+                transient = not_now
+            else:
+                self._proved = master
+                return page
+            self._proved = None
+        found = transient or final
+        assert found is not None, "at least one master"
+        raise found
+
+
+def read_ranges(job: LoadJob, ranges: list[LogRange], masters: BranchMasters | None = None) -> Iterator[BucketMessage]:
     """Pieces of all ``ranges``. An update ends the pieces, since no quad after it may be loaded with those before it.
     The buckets receive the indexes of updates (:class:`UpdateIndexes`), and any error that makes reading impossible."""
     # Tasks begin at different masters, so that no master serves the whole log alone.
     mine = sum(each.entries for each in ranges)
     turn = ranges[0].after.index // max(1, mine) % len(job.masters)
     urls = job.masters[turn:] + job.masters[:turn]
-    source = masters or FailoverClient(urls, MASTER_TIMEOUT_S)
-    cuts: list[int] = []
+    source = masters or BranchMasters(urls, ranges[-1].end)
+    updates = _FoundUpdates()
     try:
         for each in ranges:
-            yield from _read_range(job, each, source, cuts)
+            yield from _read_range(job, each, source, updates)
     except (LogDiverged, LogAhead, LogNeedsRestore) as off:
         state = {LogDiverged: WorkerState.DIVERGED, LogAhead: WorkerState.AHEAD}.get(
             type(off), WorkerState.NEEDS_RESTORE
@@ -47,18 +87,35 @@ def read_ranges(job: LoadJob, ranges: list[LogRange], masters: FailoverClient | 
     except TxLogError as unreachable:
         fault = TaskFault(WorkerState.LOADING, f"no log from any master: {unreachable}")
         yield from ((bucket, fault) for bucket in range(job.buckets))
-    if cuts:
-        yield 0, UpdateIndexes(tuple(cuts))
-        yield from ((bucket, UpdateIndexes((cuts[0],))) for bucket in range(1, job.buckets))
+    if updates.before is not None:
+        yield 0, UpdateIndexes(tuple(updates.indexes), updates.before)
+        first = UpdateIndexes((updates.indexes[0],), updates.before)
+        yield from ((bucket, first) for bucket in range(1, job.buckets))
 
 
-def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: list[int]) -> Iterator[BucketMessage]:
+class _FoundUpdates:
+    """The updates that one task has met. ``before``: the position before the first of them; None before that."""
+
+    def __init__(self) -> None:
+        self.indexes: list[int] = []
+        self.before: Position | None = None
+
+    def add(self, index: int, before: Position) -> None:
+        self.indexes.append(index)
+        self.before = self.before or before
+
+
+def _read_range(
+    job: LoadJob, wanted: LogRange, source: BranchMasters, updates: _FoundUpdates
+) -> Iterator[BucketMessage]:
     with ThreadPoolExecutor(1) as ahead:  # fetch the next page while this one is processed
         at = wanted.after
         coming: Future[LogPage] | None = ahead.submit(_fetch_page, source, at, wanted.end)
         while coming is not None:
-            entries = coming.result().log_entries()
-            at = Position(0, entries[-1].index, entries[-1].hash)
+            page = coming.result()
+            entries = page.log_entries()
+            previous = at
+            at = Position(page.stable.epoch, entries[-1].index, entries[-1].hash)
             coming = ahead.submit(_fetch_page, source, at, wanted.end) if at.index < wanted.end.index else None
             payloads: list[bytes] = []
             for entry in entries:
@@ -70,15 +127,16 @@ def _read_range(job: LoadJob, wanted: LogRange, source: FailoverClient, cuts: li
                     )
                 effects = find_effects(entry)
                 if any(effect.kind == KIND_UPDATE for effect in effects):
-                    cuts.append(entry.index)
-                elif not cuts:
+                    updates.add(entry.index, previous)
+                elif updates.before is None:
                     payloads += [effect.payload for effect in effects]
+                previous = Position(page.stable.epoch, entry.index, entry.hash)
             yield from split_into_buckets(entries[0].index, payloads, job.buckets, as_written=job.engine == AS_WRITTEN)
     if at.hash != wanted.end.hash:
         raise LogDiverged(f"at index {at.index} this log's hash is {at.hash.hex()}, not {wanted.end.hash.hex()}")
 
 
-def _fetch_page(source: FailoverClient, after: Position, end: Position) -> LogPage:
+def _fetch_page(source: BranchMasters, after: Position, end: Position) -> LogPage:
     """At least one entry, from a master that has the range."""
 
     def ask() -> LogPage | None:
@@ -88,9 +146,9 @@ def _fetch_page(source: FailoverClient, after: Position, end: Position) -> LogPa
     return with_retries(ask, f"no master has the log from index {after.index} to {end.index} yet")
 
 
-def with_retries(ask: Callable[[], LogPage | None], what: str, seconds: float = NO_PAGE_TIMEOUT_S) -> LogPage:
-    """The first page that any master serves; masters come and go."""
-    until, pause_s = time.monotonic() + seconds, 0.1
+def with_retries(ask: Callable[[], LogPage | None], what: str) -> LogPage:
+    """The first page that any master serves within :data:`NO_PAGE_TIMEOUT_S`; masters come and go."""
+    until, pause_s = time.monotonic() + NO_PAGE_TIMEOUT_S, 0.1
     while True:
         try:
             page = ask()

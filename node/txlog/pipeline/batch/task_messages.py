@@ -51,9 +51,11 @@ class BucketPiece(NamedTuple):
 
 class UpdateIndexes(NamedTuple):
     """``indexes`` of updates in one range, which are no quads. Quads at or above the first one of all ranges must not
-    be loaded, so every bucket receives the first. Only bucket 0 receives all of them, since there may be millions."""
+    be loaded, so every bucket receives the first. Only bucket 0 receives all of them, since there may be millions.
+    ``before``: the position before the first one, on the log that was read; masters may have another one by now."""
 
     indexes: tuple[int, ...]
+    before: Position
 
 
 class TaskFault(NamedTuple):
@@ -64,14 +66,16 @@ class TaskFault(NamedTuple):
 
 
 class BucketResult(NamedTuple):
-    """The result of one bucket. ``update_indexes``: the updates that it received. ``began``: when its load began, in
-    seconds since 1970 by its machine's clock; only used for displayed times."""
+    """The result of one bucket. ``update_indexes``: the updates that it received. ``before``: the position before the
+    first of them. ``began``: when its load began, in seconds since 1970 by its machine's clock; only used for displayed
+    times."""
 
     adds: int = 0
     deletes: int = 0
     update_indexes: tuple[int, ...] = ()
     fault: TaskFault | None = None
     began: float = 0.0
+    before: Position | None = None
 
 
 class LoadSuperseded(WorkerFault):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from txlog.model.view import View
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_state import RegisteredWorker, WorkerMarker
 from txlog.server.frontdoor.monotonic_reads import MonotonicReads
 from txlog.workers import ADAPTERS, Adapter
-
-READABLE_STATES: Final = ("Working", "Blocked", "Ahead", "Unknown", "Unreachable")
-"""States in which a worker holds a prefix of this log. ``Unreachable`` is the pipeline's view, so such a worker is
-tried last."""
 
 
 class WorkerCandidate(NamedTuple):
@@ -56,7 +52,7 @@ class WorkerChoice:
         good = self._reads.min_index()
         workers = list(self._registry.workers.values())
         for at, worker in enumerate(workers):
-            if worker.state not in READABLE_STATES or worker.refusal is not None or worker.is_form_undecided:
+            if not worker.is_readable or worker.refusal is not None or worker.is_form_undecided:
                 continue
             if worker.index < least or self._is_off_chain(worker):
                 continue
