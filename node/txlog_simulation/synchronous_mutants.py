@@ -293,7 +293,7 @@ SYNCHRONOUS_MUTANTS: tuple[Mutant, ...] = (
         UNDECIDED,
         "held.items() if last >= seq])):\n                return seq",
         "held.items() if last >= seq])):\n                return seq - 1",
-        test=_MASTERS + "test_it_takes_effect_at_its_commit_on_every_master",
+        test=_MASTERS + "test_the_last_one_that_a_quorum_holds",
     ),
     _mutant(
         "commits-wait-for-answers",
