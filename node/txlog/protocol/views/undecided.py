@@ -20,7 +20,7 @@ from txlog.model.quorum import (
     format_quorum,
 )
 from txlog.model.synchronous_entry import SynchronousKey
-from txlog.model.view import Number
+from txlog.model.view import Number, View
 from txlog.protocol.log.log_state import LogState
 from txlog.protocol.replication.replication_state import ReplicationState
 from txlog.protocol.views.anchors import Candidate
@@ -121,6 +121,9 @@ class UndecidedTransactions:
 
     def __init__(self, views: ViewState) -> None:
         self.views = views
+        self._view: View | None = None
+        self._anchor: Anchor | None = None
+        """Of ``_view``, where it is quorate."""
         self._judge: QuorumJudge | None = None
         self._held_seqs: dict[Quorum, int] = {}
         """What :meth:`own_seq_held_by` has found, as long as ``_held_at`` is the same."""
@@ -129,9 +132,12 @@ class UndecidedTransactions:
     @property
     def quorate_anchor(self) -> Anchor | None:
         """The anchor of the view at work, where that view decides; None elsewhere."""
-        view = self.views.accepted
-        works = self.views.is_active and self.views.newer_view is None
-        return view.anchor if works and view is not None and view.is_quorate else None
+        views = self.views
+        view = views.accepted
+        if view is not self._view:  # asked for some twenty times per transaction
+            self._view, self._anchor = view, view.anchor if view is not None and view.is_quorate else None
+        works = self._anchor is not None and views.is_active and views.newer_view is None
+        return self._anchor if works else None
 
     def holders(self, state: ReplicationState, txid: Txid) -> frozenset[str]:
         """The members that are known, in this view, to hold a transaction: all of them where it is in the view's base
