@@ -17,7 +17,10 @@ from txlog.model.errors import BadInput, Forbidden, NotFound, Refused, TxLogErro
 
 TIMEOUT_S: Final = 15.0
 ANSWER_BYTES_MAX: Final = 64 << 20
-REQUIRED_RIGHTS: Final = "see the rights that kubectl txlog needs in docs/how-to/monitor.md"
+REQUIRED_RIGHTS: Final = (
+    "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy, and more for some commands:"
+    " see docs/how-to/monitor.md"
+)
 _BY_STATUS: Final[Mapping[int, type[TxLogError]]] = {
     400: BadInput,
     401: Forbidden,
@@ -101,7 +104,7 @@ def _error(status: int, text: bytes, method: str, path: str) -> TxLogError:
     except (ValueError, KeyError, TypeError):
         message = f"{method} {path}: {status} {text[:200].decode('utf-8', 'replace')}"
     if status == 401:
-        message = f"{message}: who asks is not known"
+        message = f"{message}: what the kubeconfig shows, or the token of TxLog, is not taken"
     if status == 403:
         message = f"{message}; {REQUIRED_RIGHTS}"
     if status >= 500 or status == 429:
