@@ -5,7 +5,7 @@ backup or a restore may be reading or writing another one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from txlog.config.cluster import TxLogCluster
@@ -14,6 +14,7 @@ from txlog_operator.actions import DeleteObject
 from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation, PodStatus
+from txlog_operator.specs import KubeObject
 
 CALM_PHASES: Final = (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE)
 LAG_MAX: Final = 1000
@@ -22,14 +23,19 @@ LAG_MAX: Final = 1000
 
 def outdated_stores(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
     """Own workers whose pods differ from what the StatefulSet would create now, the last one first."""
-    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).workers))
-    if existing is None or cluster.spec.workers.external:
+    if cluster.spec.workers.external:
         return []
-    status = existing.get("status", {})
-    if status.get("observedGeneration") != existing["metadata"].get("generation"):
+    return outdated_pods(seen, ObjectNames(cluster).workers, _pods(cluster, seen))[::-1]
+
+
+def outdated_pods(seen: ClusterObservation, stateful_set: str, pods: Iterable[tuple[str, PodStatus]]) -> list[str]:
+    """The names of the pods that differ from what their StatefulSet would create now; none while that is not known."""
+    owner: KubeObject = seen.objects.get(("StatefulSet", stateful_set), {})
+    status = owner.get("status", {})
+    if not owner or status.get("observedGeneration") != owner["metadata"].get("generation"):
         return []
     new = status.get("updateRevision")
-    return [name for name, pod in _pods(cluster, seen) if new and pod.revision and pod.revision != new][::-1]
+    return [name for name, pod in pods if new and pod.revision and pod.revision != new]
 
 
 def store_pod_problem(cluster: TxLogCluster, seen: ClusterObservation, name: str) -> str:

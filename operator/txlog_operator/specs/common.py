@@ -197,6 +197,31 @@ def volume_claim(
     }
 
 
+def headless_service(
+    cluster: TxLogCluster, around: BuildContext, name: str, component: str, ports: Mapping[str, int]
+) -> KubeObject:
+    """A Service that gives each pod of a component a host name, also before it is ready. ``ports``: by name."""
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector(cluster, component),
+        "ports": [{"name": each, "port": port, "targetPort": each} for each, port in ports.items()],
+        **ip_families(around),
+    }
+    return build_object(cluster, around, "v1", "Service", name, component, spec=spec)
+
+
+def disruption_budget(cluster: TxLogCluster, around: BuildContext, name: str, component: str) -> KubeObject:
+    """At most one unavailable pod. It also allows the eviction of a single one, so that no drain waits for ever."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, component)}}
+    return build_object(cluster, around, "policy/v1", "PodDisruptionBudget", name, component, spec=spec)
+
+
+def field_variable(name: str, path: str) -> KubeObject:
+    """A variable of a container with the value of a field of its pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
 def url_scheme(cluster: TxLogCluster) -> str:
     """The scheme of client connections to its masters: ``http`` or ``https``."""
     return "https" if cluster.spec.security.tls_secret_ref is not None else "http"
