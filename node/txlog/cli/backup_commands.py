@@ -32,9 +32,15 @@ from txlog.backup import (
     take_incremental_or_full,
 )
 from txlog.backup.backup_chain import order_deletions
-from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker, list_workers
 from txlog.backup.backup_registration import register_backups
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
+from txlog.backup.worker_lookup import (
+    READ_TIMEOUT_S,
+    find_worker,
+    list_workers,
+    open_restore_target,
+    open_source_worker,
+)
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
 from txlog.cli.repository_scope import RepositoryOption, find_repository, nested_name
@@ -49,7 +55,7 @@ from txlog.cli.tables import (
     show_table,
     warn,
 )
-from txlog.cli.worker_access import find_worker_by_name, open_restore_target, open_source_worker, progress_bars
+from txlog.cli.worker_access import find_worker_by_name, progress_bars
 from txlog.config.units import parse_duration
 from txlog.model.errors import BadInput, TxLogError
 from txlog.workers import ADAPTERS

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from txlog.backup.worker_lookup import TransportFactory
 from txlog.cli.options import ClusterOptions
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.client.ca_trust import CA_FILE
@@ -26,8 +27,6 @@ SURVEY_TIMEOUT_S = 5.0
 
 ClientFactory = Callable[[str, float], MasterClient]
 """From a URL and the seconds that an answer may take."""
-TransportFactory = Callable[[str, float], HttpTransport]
-"""From the URL of a worker and the seconds that an answer may take."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from txlog.archive.stream import Stream, StreamId, find_streams
 from txlog.archive.stream_reader import StreamReader
 from txlog.archive.window_retention import hold_stream
 from txlog.backup import BackupTarget, RestoreTarget
-from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
+from txlog.backup.worker_lookup import READ_TIMEOUT_S, list_workers
 from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, MomentOptions, TargetOptions
 from txlog.cli.tables import (

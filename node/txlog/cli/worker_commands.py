@@ -26,13 +26,13 @@ from txlog.backup import (
     restore_backup,
 )
 from txlog.backup.backup_errors import RepairDiffers, TooMuchDiffers
-from txlog.backup.backup_job import READ_TIMEOUT_S
-from txlog.backup.backup_job import list_workers as list_known_workers
 from txlog.backup.graph_repair import known_cells, known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
 from txlog.backup.restoration import AdoptingLog, adopted_base
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.target import BackupTarget
+from txlog.backup.worker_lookup import READ_TIMEOUT_S, open_restore_target, open_source_worker
+from txlog.backup.worker_lookup import list_workers as list_known_workers
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_comparison, print_divergence
@@ -56,8 +56,6 @@ from txlog.cli.worker_access import (
     find_source_worker,
     find_worker_by_name,
     has_log_entries,
-    open_restore_target,
-    open_source_worker,
     progress_bars,
     wait_for_store,
 )

@@ -22,10 +22,10 @@ from txlog.archive.moment import MomentKind, parse_moment
 from txlog.archive.moment_restore import MomentRequest
 from txlog.archive.stream import StreamId, find_streams
 from txlog.archive.stream_reader import StreamReader
-from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.backup.chain_check import read_cluster_id
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.target import BackupTarget, open_target
+from txlog.backup.worker_lookup import READ_TIMEOUT_S
 from txlog.client import MasterClient
 from txlog.config.json_file import read_json_file
 from txlog.config.process_config import NodeConfig
