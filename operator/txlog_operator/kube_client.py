@@ -27,6 +27,7 @@ CONNECTIONS_MAX: Final = 100
 PAGE_SIZE: Final = 500
 HTTP_TOO_MANY_REQUESTS: Final = 429
 HTTP_FORBIDDEN: Final = 403
+HTTP_CONFLICT: Final = 409
 WATCH_S: Final = 300
 """The API server ends a watch after so many seconds, and the next one goes on where it ended."""
 WATCH_TIMEOUT: Final = aiohttp.ClientTimeout(total=WATCH_S + 30.0, sock_read=90.0)

@@ -12,7 +12,6 @@ from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
-from txlog.config.process_config_builder import worker_names
 from txlog.supervision.down_proof import needs_down_proof
 from txlog.supervision.membership import (
     Configuration,
@@ -32,7 +31,7 @@ from txlog_operator.actions import (
     ReportDown,
     RestartMaster,
 )
-from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
+from txlog_operator.cluster_phase import CALM_PHASES, DIVERGED_PHASES, ClusterPhase
 from txlog_operator.drift import hash_of, matches, with_hash
 from txlog_operator.hibernation import is_scaled_to_zero, without_new_work
 from txlog_operator.job_attempts import has_ended
@@ -53,7 +52,7 @@ from txlog_operator.specs import (
     recovery,
 )
 from txlog_operator.specs.common import labels, peer_address
-from txlog_operator.store_restarts import outdated_pods, plan_store_restarts
+from txlog_operator.store_restarts import outdated_pods, plan_store_restarts, store_pods
 from txlog_operator.volume_claims import claim_blocks_master, highest_journal, plan_claims
 from txlog_operator.volume_growth import built_sizes, plan_growth
 
@@ -196,7 +195,7 @@ def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: C
     all_answered = len(seen.reachable_masters) == len(seen.masters)
     for node, master in seen.reachable_masters.items():
         different = {key: value for key, value in wanted.items() if master.settings.get(key, value) != value}
-        if not all_answered or situation not in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE):
+        if not all_answered or situation not in CALM_PHASES:
             # All masters change it or none does, and each master would refuse it now.
             different.pop("splitRecovery", None)
         if different:
@@ -269,7 +268,7 @@ def disruption_blocker(seen: ClusterObservation) -> str:
 
 def outdated_masters(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
     """Masters whose pods differ from what the StatefulSet would create now, the last one first."""
-    old = outdated_pods(seen, ObjectNames(cluster).masters, seen.master_pods.items())
+    old = outdated_pods(seen, ObjectNames(cluster).masters, seen.master_pods)
     return sorted(old, key=node_index, reverse=True)
 
 
@@ -279,10 +278,8 @@ def _plan_stalled_stores(cluster: TxLogCluster, seen: ClusterObservation) -> Ite
     liveness probe."""
     workers = [worker for master in seen.reachable_masters.values() for worker in master.status.workers]
     stalled = {worker.name: worker.txid for worker in workers if worker.fault == "stalled" and worker.running}
-    names = ObjectNames(cluster)
-    for index, worker in enumerate(worker_names(cluster), start=1):
-        pod = None if cluster.spec.workers.external else seen.worker_pods.get(names.worker_pod(index))
-        if worker in stalled and pod is not None and pod.ready and not pod.terminating:
+    for worker, pod in store_pods(cluster, seen).items():
+        if worker in stalled and pod.ready and not pod.terminating:
             what = stalled[worker] or "several transactions"
             yield DeleteObject("Pod", pod.name, pod.uid, f"{worker} does not end a request with {what}")
 
@@ -311,11 +308,3 @@ def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: C
         if down or (situation not in DIVERGED_PHASES and not disruption_blocker(seen)):
             yield RestartMaster(node, pod.name, pod.uid, "its image or configuration has changed")
             return
-
-
-__all__ = [
-    "desired_master_count",
-    "disruption_blocker",
-    "make_plan",
-    "outdated_masters",
-]

@@ -306,13 +306,3 @@ def _executor_ratio(cluster: TxLogCluster, seen: ClusterObservation) -> str | No
     wanted = executors.executor_count(cluster)
     running = sum(pod.running and not pod.terminating for pod in seen.executor_pods.values())
     return f"{running}/{wanted}" if wanted else None
-
-
-__all__ = [
-    "format_time",
-    "last_seen_incarnations",
-    "make_status",
-    "merge_conditions",
-    "status_to_json",
-    "with_failure",
-]

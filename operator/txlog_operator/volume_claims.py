@@ -13,7 +13,7 @@ from typing import Final
 from txlog.config.cluster import TxLogCluster
 from txlog.supervision.membership import Configuration
 from txlog_operator.actions import DeleteObject
-from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.cluster_phase import CALM_PHASES, ClusterPhase
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_being_deleted
 from txlog_operator.observation import ClusterObservation
@@ -21,8 +21,6 @@ from txlog_operator.specs import KubeObject, change_sets, masters, workers
 from txlog_operator.specs.common import selector
 
 CLAIM_KIND: Final = "PersistentVolumeClaim"
-SURE_PHASES: Final = (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE)
-"""In these phases every master of this data centre answered, so the newest configuration is known."""
 
 
 def plan_claims(
@@ -30,7 +28,7 @@ def plan_claims(
 ) -> Iterator[DeleteObject]:
     """Deletes the claims that are not needed any more. ``now``: the configuration in the log, None while unknown."""
     names = ObjectNames(cluster)
-    if now is not None and situation in SURE_PHASES:
+    if now is not None and situation in CALM_PHASES:
         for index, claim in _unused_claims(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters):
             if _has_left(cluster, now, index) and not is_being_deleted(claim):
                 yield _delete(claim, f"the log shows that {cluster.data_center}-{index} has left")
