@@ -50,6 +50,7 @@ from txlog.cli.tables import (
     describe_undecided,
     format_size,
     format_time,
+    print_answer,
     print_line,
     show_json,
     show_table,
@@ -146,10 +147,8 @@ def merge_backups(
     with progress_bars(local.json) as progress:
         made = merge_chain(place, name, BackupRequest("", "", "manual", name=as_), progress)
     seconds = time.monotonic() - began
-    if local.json:
-        show_json({**manifest_to_dict(made), "merged": name, "seconds": round(seconds, 3)})
-    else:
-        print_line(_describe_made(made, seconds))
+    result = {**manifest_to_dict(made), "merged": name, "seconds": round(seconds, 3)}
+    print_answer(local.json, result, _describe_made(made, seconds))
 
 
 @register(app, "adopt")
@@ -309,10 +308,7 @@ def delete_backups(
             release_backup(place, name)
         delete_backup(place, name)
         gone.append(name)
-    if local.json:
-        show_json({"deleted": gone})
-    else:
-        print_line(f"deleted: {', '.join(gone) or 'nothing'}")
+    print_answer(local.json, {"deleted": gone}, f"deleted: {', '.join(gone) or 'nothing'}")
 
 
 def _in_order(place: BackupTarget, names: Sequence[str]) -> Sequence[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from txlog.backup import ProgressCallback, RestoreTarget, SourceWorker
 from txlog.backup.backup_errors import OtherEngine
@@ -15,7 +15,7 @@ from txlog.backup.pinned_snapshot import POLL_S, choose_most_advanced, read_syst
 from txlog.backup.progress import BackupProgress
 from txlog.backup.worker_lookup import list_workers, open_source_worker
 from txlog.cli.cli_cluster import CliCluster
-from txlog.cli.tables import err
+from txlog.cli.tables import open_progress
 from txlog.client import MasterClient, WorkerStatus
 from txlog.client.first_answer import ask_in_turn
 from txlog.config.units import server_of_engine
@@ -83,15 +83,7 @@ def wait_for_store(into: RestoreTarget) -> None:
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[ProgressCallback]:
     """A callback that draws a bar for the current phase, on a terminal."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("quads"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
+    with open_progress(quiet, MofNCompleteColumn(), TextColumn("quads"), TimeElapsedColumn()) as bar:
         tasks: dict[str, Any] = {}
 
         def show(step: BackupProgress) -> None:
