@@ -15,9 +15,9 @@ from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.model.errors import NoQuorumLeft
 from txlog_operator.actions import ApplyObject, FailedAction
 from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.job_attempts import format_time
 from txlog_operator.kube_client import ApiError
 from txlog_operator.kubernetes_events import transition_events
-from txlog_operator.job_attempts import format_time
 from txlog_operator.manifest_validation import read_manifest, unsupported_fields
 from txlog_operator.object_ownership import ForeignObject
 from txlog_operator.observation import ClusterObservation, PodStatus
