@@ -255,8 +255,8 @@ BOOTSTRAP_MUTANTS: tuple[Mutant, ...] = (
         "a-trimmed-log-fills-an-empty-store",
         "30",
         _OWNERSHIP,
-        '            raise LogIncomplete(f"{wrong}; the log alone cannot fill a store") from wrong\n',
-        "            return Position(1, 0, bytes(16))\n",
+        '        raise LogIncomplete(f"{wrong}; the log alone cannot fill a store") from wrong\n',
+        "        return Position(1, 0, bytes(16))\n",
         _STORES + "test_the_log_alone_fills_no_store_where_it_is_not_all",
     ),
     _mutant(

@@ -154,8 +154,8 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "rules-are-removed-without-a-question",
         "txlog/cli/peer_commands.py",
-        "    if rules == [] and not yes:\n",
-        "    if False:\n",
+        "    confirm(yes or rules != [], ",
+        "    confirm(True, ",
         "node/tests/cli/test_commands.py::test_rules_of_graphs_are_all_removed_only_on_purpose",
     ),
     _mutant(

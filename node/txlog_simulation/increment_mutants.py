@@ -80,8 +80,8 @@ INCREMENT_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "increment-forgets-the-content-before-the-log",
         WRITER,
-        "            base=before.base_content.hex() or msgspec.UNSET,\n",
-        "            base=before.base,\n",
+        "parts, before.base_content, step.undecided, increment)",
+        'parts, bytes.fromhex(before.base or ""), step.undecided, increment)',
         f"{_STATE}test_content_from_before_the_log_goes_with_the_chain",
     ),
     _mutant(

@@ -17,7 +17,10 @@ from txlog.model.errors import BadInput, Forbidden, NotFound, Refused, TxLogErro
 
 TIMEOUT_S: Final = 15.0
 ANSWER_BYTES_MAX: Final = 64 << 20
-REQUIRED_RIGHTS: Final = "see the rights that kubectl txlog needs in docs/how-to/monitor.md"
+REQUIRED_RIGHTS: Final = (
+    "kubectl txlog needs get and list of txlogclusters, list of pods, get of pods/proxy, and more for some commands:"
+    " see docs/how-to/monitor.md"
+)
 _BY_STATUS: Final[Mapping[int, type[TxLogError]]] = {
     400: BadInput,
     401: Forbidden,
@@ -55,11 +58,7 @@ class ApiServer:
     ) -> Any:
         """The JSON of the answer. A refusal raises what its status means: :class:`BadInput`, :class:`Forbidden`,
         :class:`NotFound`, :class:`Refused`; :class:`Unavailable` when nothing answers, or answers 5xx."""
-        connection: http.client.HTTPConnection
-        if self.tls is not None:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self.tls)
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+        connection = open_connection(self._host, self._port, self.tls, timeout_s)
         sent = {**self.headers, "Accept": "application/json", **(headers or {})}
         content = None
         if body is not None:
@@ -79,6 +78,15 @@ class ApiServer:
             return json.loads(text or b"null")
         except ValueError:
             raise Unavailable("Malformed", f"{method} {path}: the answer is no JSON: {text[:100]!r}") from None
+
+
+def open_connection(
+    host: str, port: int | None, tls: ssl.SSLContext | None, timeout_s: float
+) -> http.client.HTTPConnection:
+    """A connection that is made with its first request; plain without ``tls``."""
+    if tls is None:
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=tls)
 
 
 def object_path(namespace: str, plural: str, name: str | None = None, group: str | None = None) -> str:
@@ -101,7 +109,7 @@ def _error(status: int, text: bytes, method: str, path: str) -> TxLogError:
     except (ValueError, KeyError, TypeError):
         message = f"{method} {path}: {status} {text[:200].decode('utf-8', 'replace')}"
     if status == 401:
-        message = f"{message}: who asks is not known"
+        message = f"{message}: what the kubeconfig shows, or the token of TxLog, is not taken"
     if status == 403:
         message = f"{message}; {REQUIRED_RIGHTS}"
     if status >= 500 or status == 429:

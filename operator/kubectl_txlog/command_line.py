@@ -121,8 +121,10 @@ def print_answer(as_json: bool, value: object, text: str) -> None:
     print(json.dumps(value, indent=2) if as_json else text)
 
 
-def confirm(question: str) -> None:
-    """Ask on the terminal; anything but yes exits with 1, as does a terminal that is none."""
+def confirm(yes: bool, question: str) -> None:
+    """Ask on the terminal, unless ``yes``; anything but yes exits with 1, as does a terminal that is none."""
+    if yes:
+        return
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip().lower()
     if answer not in ("y", "yes"):

@@ -20,6 +20,7 @@ from io import BufferedIOBase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from kubectl_txlog.api_server import open_connection
 from txlog.auth.csrf import is_cross_site
 
 LOOPBACK: Final = "127.0.0.1"
@@ -76,12 +77,7 @@ class ConsoleForwarder:
 
     def connect(self) -> http.client.HTTPConnection:
         """A connection to the target. Raises ``OSError``."""
-        host, port = self.target.hostname or "", self.target.port
-        made: http.client.HTTPConnection
-        if self.target.scheme == "https":
-            made = http.client.HTTPSConnection(host, port, timeout=CONNECT_TIMEOUT_S, context=self.tls)
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
+        made = open_connection(self.target.hostname or "", self.target.port, self.tls, CONNECT_TIMEOUT_S)
         made.connect()
         made.sock.settimeout(SILENCE_MAX_S)
         return made

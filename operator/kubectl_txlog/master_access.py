@@ -43,6 +43,11 @@ class SiteAccess:
         """The data centre."""
         return str(self.cluster["spec"]["dataCenter"])
 
+    @property
+    def has_external_workers(self) -> bool:
+        """Whether the stores run elsewhere, and not in pods of the TxLogCluster."""
+        return bool((self.cluster["spec"].get("workers") or {}).get("external"))
+
     def ask(self, master: str, method: str, path: str, body: object = None) -> Any:
         """The answer of one master."""
         return self.server.call(method, master + path, body, self.headers)
@@ -66,21 +71,17 @@ class MasterProxies:
     def ask_first(self, method: str, path: str, body: object = None) -> Any:
         """The answer of the first master that answers; its refusal is an answer. :class:`Unavailable` when none
         does."""
-        last: TxLogError | None = None
-        for site, master in self.masters():
-            try:
-                return site.ask(master, method, path, body)
-            except Unavailable as silent:
-                last = silent
-        raise Unavailable("NoMaster", f"no master answers: {last}")
+        return self._ask_first(method, path, body)[2]
 
     def first_live(self) -> tuple[SiteAccess, str]:
         """The first master that answers. :class:`Unavailable` when none does."""
+        return self._ask_first("GET", "/txlog/status")[:2]
+
+    def _ask_first(self, method: str, path: str, body: object = None) -> tuple[SiteAccess, str, Any]:
         last: TxLogError | None = None
         for site, master in self.masters():
             try:
-                site.ask(master, "GET", "/txlog/status")
-                return site, master
+                return site, master, site.ask(master, method, path, body)
             except Unavailable as silent:
                 last = silent
         raise Unavailable("NoMaster", f"no master answers: {last}")
@@ -172,9 +173,12 @@ def _token(server: ApiServer, namespace: str, cluster: str, security: Mapping[st
     file = os.environ.get(TOKEN_FILE)
     if file:
         try:
-            return Path(file).read_text().strip()
+            given = Path(file).read_text(errors="replace").strip()
         except OSError as wrong:
             raise BadInput(f"{TOKEN_FILE}: {file} cannot be read: {wrong.strerror}") from None
+        if not given or not given.isascii() or not given.isprintable() or " " in given:
+            raise BadInput(f"{TOKEN_FILE}: {file}: expected a token, a line of ASCII without spaces")
+        return given
     secret = users["secretRef"]["name"]
     hint = (
         f"{cluster} asks who comes: set {TOKEN_FILE} to the file of an admin's token, or be let read {OWN_TOKEN_KEY}"

@@ -58,9 +58,8 @@ def remove(
 ) -> None:
     """Remove a master permanently, such as those of a data centre that is gone. Take it out of `peers` first: a
     data centre that lists a master asks for it again."""
-    if not yes:
-        what = f"What only {node} had will be missing, now and for ever" if lost else f"{node} leaves for good"
-        confirm(f"{what}. Sure?")
+    what = f"What only {node} had will be missing, now and for ever" if lost else f"{node} leaves for good"
+    confirm(yes, f"{what}. Sure?")
     access = on.masters()
     found = access.ask_first("DELETE", _peer_path(node) + ("?lost=true" if lost else ""), {})
     until = time.monotonic() + wait
@@ -84,10 +83,9 @@ def force_view(
     Transactions that only they hold are then missing. The masters refuse a member that still answers."""
     site, master = _remaining_master(on.masters(), without)
     names = ", ".join(without)
-    if not yes:
-        confirm(
-            f"What only {names} had will be missing; a master of them that still runs continues as a branch. Sure?",
-        )
+    confirm(
+        yes, f"What only {names} had will be missing; a master of them that still runs continues as a branch. Sure?"
+    )
     forced = site.ask(master, "POST", "/txlog/views", {"without": without})
     for one in forced["mayMiss"]:
         print(f"{one['node']}: holds up to {one['heardUpTo']}, here up to {one['heldUpTo']}", file=sys.stderr)
@@ -142,8 +140,7 @@ def bootstrap(
         print(line, file=sys.stderr)
     if lost and not forget:
         raise Refused("a log would be forgotten; bring a journal back, or say --forget")
-    if not yes:
-        confirm(f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?")
+    confirm(yes, f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?")
     refused: TxLogError | None = None
     for site, master in [(site, master) for site, master, status in answers if status["node"] in member]:
         try:
@@ -201,11 +198,11 @@ def adopt_votes(
     masters refuse one that answers. The order is in memory: repeat it if the master restarts before its next view."""
     site, master = _remaining_master(on.masters(), lost)
     names = ", ".join(lost)
-    if not yes:
-        confirm(
-            f"What only {names} had committed is lost. If one of them still has its disk and runs again, two sides may"
-            " decide differently. Sure?"
-        )
+    confirm(
+        yes,
+        f"What only {names} had committed is lost. If one of them still has its disk and runs again, two sides may"
+        " decide differently. Sure?",
+    )
     left = site.ask(master, "POST", "/txlog/synchro/adopt", {"without": lost})["view"]
     until = time.monotonic() + wait
     while not (found := site.ask(master, "GET", "/txlog/synchro"))["quorate"]:

@@ -52,8 +52,7 @@ def restore(
 ) -> None:
     """Rebuild a worker from the newest backup that is on the log: makes a TxLogRestore, and waits for its Job."""
     site, _ = _find_worker(on.masters(), worker)
-    if not yes:
-        confirm(f"everything that {worker} holds goes, and comes again. Restore it?")
+    confirm(yes, f"everything that {worker} holds goes, and comes again. Restore it?")
     _restore(site, worker, as_, wait, on.json)
 
 
@@ -69,8 +68,7 @@ def rebuild(
     A store of another cluster (state Refused) is discarded; the masters choose its new source. Any other worker is
     restored from the newest backup."""
     site, found = _find_worker(on.masters(), worker)
-    if not yes:
-        confirm(f"everything that {worker} holds goes, and comes again. Rebuild it?")
+    confirm(yes, f"everything that {worker} holds goes, and comes again. Rebuild it?")
     if found["state"] != "Refused":
         _restore(site, worker, None, wait, on.json)
         return
@@ -89,8 +87,7 @@ def adopt(
 
     Other workers that hold the same are adopted in the same way; each of the rest is rebuilt from this one."""
     site, found = _find_worker(on.masters(), worker)
-    if not yes:
-        confirm(f"what {worker} holds comes before the first entry of this cluster's log. Adopt it?")
+    confirm(yes, f"what {worker} holds comes before the first entry of this cluster's log. Adopt it?")
     _decide_about_store(site, found, "adopt", {"force": True} if force else {}, on.json)
 
 
@@ -117,8 +114,7 @@ def skip(
 ) -> None:
     """Make every worker skip a transaction that it refuses. Its entry stays in the log, permanently without effect."""
     access = on.masters()
-    if not yes:
-        confirm(f"{txid} will have no effect on any worker, ever. Skip it?")
+    confirm(yes, f"{txid} will have no effect on any worker, ever. Skip it?")
     answer = access.ask_first("POST", f"/txlog/skip/{quote(txid)}", {})
     print_answer(on.json, answer, f"{txid} is passed over once that is stable")
 

@@ -16,9 +16,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from txlog_operator.job_attempts import format_time
 from txlog_operator.kube_client import RESOURCES, ApiError, KubeClient
 from txlog_operator.specs import KubeObject
-from txlog_operator.status_writer import format_time
 
 PROBE_S = 10.0
 """A busy machine is no reason: who takes work is ready."""

@@ -15,6 +15,7 @@ from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.model.errors import NoQuorumLeft
 from txlog_operator.actions import ApplyObject, FailedAction
 from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.job_attempts import format_time
 from txlog_operator.kube_client import ApiError
 from txlog_operator.kubernetes_events import transition_events
 from txlog_operator.manifest_validation import read_manifest, unsupported_fields
@@ -22,13 +23,7 @@ from txlog_operator.object_ownership import ForeignObject
 from txlog_operator.observation import ClusterObservation, PodStatus
 from txlog_operator.reconcile_outcome import check_before, check_broken_off, check_plan
 from txlog_operator.status_reader import read_cluster_status
-from txlog_operator.status_writer import (
-    format_time,
-    last_seen_incarnations,
-    make_status,
-    status_to_json,
-    with_failure,
-)
+from txlog_operator.status_writer import last_seen_incarnations, make_status, status_to_json, with_failure
 
 
 def said(

@@ -10,11 +10,12 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog_operator.actions import ApplyObject, DeleteObject, PatchStatus, RestartMaster
 from txlog_operator.cluster_phase import cluster_phase_of
+from txlog_operator.job_attempts import format_time
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.reconcile_outcome import check_plan
 from txlog_operator.specs import KubeObject, jobs
 from txlog_operator.specs.common import labels
-from txlog_operator.status_writer import format_time, make_status
+from txlog_operator.status_writer import make_status
 
 ARCHIVE = {"target": {"s3": {"bucket": "archive"}}}
 

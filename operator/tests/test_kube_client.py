@@ -77,6 +77,15 @@ class ApiServer:
         }
 
 
+async def find_endpoint(content: dict[str, Any], folder: Path) -> ApiEndpoint:
+    """Of this kubeconfig."""
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(content))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(file))
+        return await ApiEndpoint.find()
+
+
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     found = ApiServer(tmp_path)
@@ -85,8 +94,8 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
 
 
 @pytest.fixture
-async def kube(server: ApiServer) -> AsyncIterator[KubeClient]:
-    found = KubeClient(await ApiEndpoint.from_kubeconfig(server.kubeconfig(token="t"), "the test"))
+async def kube(server: ApiServer, tmp_path: Path) -> AsyncIterator[KubeClient]:
+    found = KubeClient(await find_endpoint(server.kubeconfig(token="t"), tmp_path))
     yield found
     await found.close()
 
@@ -185,12 +194,12 @@ def test_clients_that_were_refused_together_do_not_come_again_together() -> None
     assert high > low
 
 
-async def test_no_answer_and_no_json_are_code_0(server: ApiServer, kube: KubeClient) -> None:
+async def test_no_answer_and_no_json_are_code_0(server: ApiServer, kube: KubeClient, tmp_path: Path) -> None:
     server.answers = [(200, "<html>")]
     with pytest.raises(ApiError, match="not reached: GET"):
         await kube.get("Secret", "graphs", "people")
     (server.folder / "ca.crt").write_bytes(Authority("another").pem)
-    stranger = KubeClient(await ApiEndpoint.from_kubeconfig(server.kubeconfig(), "the test"))
+    stranger = KubeClient(await find_endpoint(server.kubeconfig(), tmp_path))
     with pytest.raises(ApiError, match="certificate") as untrusted:
         await stranger.get("Secret", "graphs", "people")
     await stranger.close()
@@ -231,7 +240,7 @@ async def test_a_kubeconfig_is_followed(server: ApiServer, tmp_path: Path, monke
     place = await ApiEndpoint.find()
     assert place.server == server.url
     assert await place.authorization() == "Bearer of a file"
-    assert place.tls_context().verify_mode is ssl.CERT_REQUIRED
+    assert place.configuration.verify_ssl
     known = await connection_info(place)
     assert (known.server, known.certificate_path, known.private_key_path) == (server.url, certificate, key)
     assert known.ca_path == str(server.folder / "ca.crt")
@@ -239,6 +248,6 @@ async def test_a_kubeconfig_is_followed(server: ApiServer, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("content", [{}, {"current-context": "c"}, {"current-context": "c", "contexts": []}])
-async def test_what_is_no_kubeconfig_is_refused(content: dict[str, Any]) -> None:
-    with pytest.raises(ApiError, match="the test is no kubeconfig"):
-        await ApiEndpoint.from_kubeconfig(content, "the test")
+async def test_what_is_no_kubeconfig_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ApiError, match="is no kubeconfig"):
+        await find_endpoint(content, tmp_path)

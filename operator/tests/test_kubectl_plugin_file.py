@@ -249,7 +249,7 @@ def test_who_may_not_act_is_told_so(behind: Behind, plugin: Path) -> None:
         done = alone(plugin, *words, **environment)
         assert done.returncode == 1
         assert "cannot" in done.stderr
-        assert "see the rights that kubectl txlog needs" in done.stderr
+        assert "kubectl txlog needs get and list of txlogclusters" in done.stderr
 
 
 def spec_of(behind: Behind, what: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from txlog_operator.kube_client import ApiError, KubeClient
 from txlog_operator.leadership import LeaderElection, LeadershipLost, LeaseTiming, lease_to_write
 from txlog_operator.main import Operator
 from txlog_operator.reconciler import OperatorSettings
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import BuildContext, KubeObject
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TIMING = LeaseTiming(duration_s=15.0, renew_deadline_s=10.0, retry_s=0.0)
@@ -130,7 +130,7 @@ async def test_a_released_lease_is_free_at_once_and_no_other_one_is_released() -
 
 async def test_a_standby_starts_what_it_knows_when_it_leads() -> None:
     place: Any = object()
-    standby = Operator(place, OperatorSettings("txlog:1"), LeaderElection("graphs", "txlog", "one"))
+    standby = Operator(place, OperatorSettings(BuildContext("txlog:1")), LeaderElection("graphs", "txlog", "one"))
     started: list[str] = []
     standby._start_reconciler = lambda namespace, name: started.append(name)  # type: ignore[method-assign]
     for name in ("a", "b"):

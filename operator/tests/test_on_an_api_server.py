@@ -17,7 +17,7 @@ from txlog_operator.main import Operator
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_cache import CachedKubeClient
 from txlog_operator.reconciler import OperatorSettings, Reconciler
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import BuildContext, KubeObject
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
@@ -273,7 +273,7 @@ MEASURED_S = 15.0
 async def test_twenty_clusters_ask_little(plane: ControlPlane, kube: KubeClient, namespace: str) -> None:
     for at in range(CLUSTERS):
         await kube.apply(resource(namespace, f"c-{at}"))
-    tended = Operator(plane.place, OperatorSettings("txlog:1"))
+    tended = Operator(plane.place, OperatorSettings(BuildContext("txlog:1")))
     await tended.start()
     try:
         for at in range(CLUSTERS):
@@ -359,7 +359,7 @@ async def test_a_copy_that_is_forbidden_says_so(plane: ControlPlane, namespace: 
 async def test_an_operator_waits_for_the_definitions(tmp_path: Path) -> None:
     """kopf looks for them once, so that it must not start without them."""
     with running(tmp_path) as bare:
-        waiting = Operator(bare.place, OperatorSettings("txlog:1"))
+        waiting = Operator(bare.place, OperatorSettings(BuildContext("txlog:1")))
         try:
             with pytest.raises(kopf.TemporaryError, match=r"serves no TxLogBackup, .*install the definitions"):
                 await waiting.start()

@@ -32,7 +32,7 @@ from txlog_operator.observation import PodStatus
 from txlog_operator.observe import parse_pod
 from txlog_operator.plan_applier import PlanApplier
 from txlog_operator.reconciler import OperatorSettings, Reconciler
-from txlog_operator.specs import KubeObject, desired_objects
+from txlog_operator.specs import BuildContext, KubeObject, desired_objects
 from txlog_operator.specs.masters import config_map
 from txlog_operator.status_reader import read_cluster_status, read_job_status
 from txlog_operator.status_writer import last_seen_incarnations, make_status
@@ -57,7 +57,7 @@ async def test_paused_counts_although_the_rest_of_the_manifest_is_not_valid(wron
     """A Secret is gone, or a field does not act on Kubernetes. Who pauses the operator then means it."""
     accepted = config_map(manifest(), AROUND)
     kube: Any = Stored({**accepted, "kind": "ConfigMap"})
-    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), OperatorMetrics())
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings(BuildContext("txlog:1")), OperatorMetrics())
     for paused in (False, True):
         spec: dict[str, Any] = {**wrong, **({"paused": True} if paused else {})}
         found = resource("graphs", **spec)
@@ -98,7 +98,7 @@ async def test_a_refused_status_does_not_keep_the_operator_from_its_work(caplog:
     found = resource("graphs")
     found["metadata"] |= {"uid": "u1", "generation": 1}
     kube: Any = OldDefinitions(found)
-    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), OperatorMetrics())
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings(BuildContext("txlog:1")), OperatorMetrics())
     with pytest.raises(ApiError, match="Unsupported value"):
         await reconciler.reconcile()
     assert {"StatefulSet", "Service", "ConfigMap", "Job"} <= set(kube.applied)
@@ -301,7 +301,7 @@ class Posted:
 async def test_a_backup_of_a_cluster_that_is_not_there_says_so() -> None:
     """A typing error in its spec: no cluster takes it up, so no status would ever tell."""
     place: Any = object()
-    operator, server = Operator(place, OperatorSettings("txlog:1")), Posted()
+    operator, server = Operator(place, OperatorSettings(BuildContext("txlog:1"))), Posted()
     operator._kube = server  # type: ignore[assignment]
     operator._generations["graphs", "catalogue"] = 1
 
@@ -354,7 +354,7 @@ async def test_a_cluster_whose_deletion_was_not_seen_leaves_no_series() -> None:
     )
     labels = {"namespace": "graphs", "name": "catalogue", "type": "Ready", "status": "False"}
     assert metrics.registry.get_sample_value("txlog_cluster_condition", labels) is not None
-    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings("txlog:1"), metrics)  # type: ignore[arg-type]
+    reconciler = Reconciler(kube, "graphs", "catalogue", OperatorSettings(BuildContext("txlog:1")), metrics)  # type: ignore[arg-type]
     assert await reconciler.reconcile()
     assert metrics.registry.get_sample_value("txlog_cluster_condition", labels) is None
 
@@ -375,7 +375,7 @@ def test_what_is_remembered_of_applied_objects_goes_with_them() -> None:
 
 async def test_the_first_cluster_of_an_old_operator_is_no_sign_of_hanging() -> None:
     place: Any = object()
-    operator = Operator(place, OperatorSettings("txlog:1"))
+    operator = Operator(place, OperatorSettings(BuildContext("txlog:1")))
     operator._kube = place
     operator.metrics.last_reconcile_at -= 10 * IDLE_MAX_S
     operator.on_changed("graphs", "catalogue", 1)

@@ -1,15 +1,18 @@
 """What the operator tells of itself."""
 
+from pathlib import Path
+
 import kopf
 from observations import manifest, whole
 from prometheus_client import generate_latest
+from test_kube_client import find_endpoint
 
 from txlog.config.cluster_status import ClusterStatus
 from txlog_operator.cluster_phase import cluster_phase_of
-from txlog_operator.kube_client import ApiEndpoint
 from txlog_operator.main import Operator, build_registry
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.reconciler import OperatorSettings
+from txlog_operator.specs import BuildContext
 from txlog_operator.status_writer import make_status
 
 
@@ -49,10 +52,10 @@ def test_refused_requests_are_counted() -> None:
     assert metrics.registry.get_sample_value("txlog_operator_requests_total", labels) == 1
 
 
-async def test_a_probe_that_fails_is_not_repeated() -> None:
+async def test_a_probe_that_fails_is_not_repeated(tmp_path: Path) -> None:
     """A repeated one would keep every later probe waiting, also when all is well again."""
-    place = await ApiEndpoint.from_kubeconfig(KUBECONFIG, "the test")
-    registry = build_registry(Operator(place, OperatorSettings("txlog:1")), place)
+    place = await find_endpoint(KUBECONFIG, tmp_path)
+    registry = build_registry(Operator(place, OperatorSettings(BuildContext("txlog:1"))), place)
     probes = [each for each in registry._activities.get_all_handlers() if each.id == "still"]
     assert [each.errors for each in probes] == [kopf.ErrorsMode.PERMANENT]
 

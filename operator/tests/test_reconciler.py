@@ -21,11 +21,11 @@ from txlog_operator.main import Operator
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.plan import OWNED_KINDS
 from txlog_operator.reconciler import OperatorSettings, ReconcileInterval, Reconciler
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import BuildContext, KubeObject
 
 pytestmark = pytest.mark.kubernetes
 
-QUICK = OperatorSettings("txlog:1", interval=ReconcileInterval(0.2, 0.2, 0.05))
+QUICK = OperatorSettings(BuildContext("txlog:1"), interval=ReconcileInterval(0.2, 0.2, 0.05))
 MADE = 14
 """Objects of one data centre."""
 
@@ -229,7 +229,9 @@ async def test_a_quiet_cluster_is_not_written_to(plane: ControlPlane, kube: Kube
 async def test_its_own_status_does_not_wake_it(plane: ControlPlane, kube: KubeClient, namespace: str) -> None:
     """Under load a status is another one in every turn."""
     await kube.apply(resource(namespace))
-    operator = Operator(plane.place, OperatorSettings("txlog:1", interval=ReconcileInterval(600, 600, 0.01)))
+    operator = Operator(
+        plane.place, OperatorSettings(BuildContext("txlog:1"), interval=ReconcileInterval(600, 600, 0.01))
+    )
     await operator.start()
     try:
 

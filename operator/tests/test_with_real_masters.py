@@ -25,7 +25,7 @@ from txlog.model.errors import Unauthorized
 from txlog_operator.kube_client import KubeClient
 from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.reconciler import OperatorSettings, ReconcileInterval, Reconciler
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import BuildContext, KubeObject
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 PACE = ReconcileInterval(0.5, 0.3, 0.1)
@@ -39,7 +39,7 @@ class Site:
     def __init__(self, kube: KubeClient, namespace: str, kubelet: Kubelet, net: str) -> None:
         self.kube, self.namespace, self.kubelet, self.net = kube, namespace, kubelet, net
         self.keeper = Reconciler(
-            kube, namespace, "catalogue", OperatorSettings("txlog:1", interval=PACE), OperatorMetrics()
+            kube, namespace, "catalogue", OperatorSettings(BuildContext("txlog:1"), interval=PACE), OperatorMetrics()
         )
 
     async def want(self, masters: int, **spec: Any) -> None:

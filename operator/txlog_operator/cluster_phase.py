@@ -46,6 +46,8 @@ _PHASE_BY_STATE = (
     ("Starting", ClusterPhase.CATCHING_UP),
     ("Left", ClusterPhase.CATCHING_UP),
 )
+CALM_PHASES = (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE)
+"""In these phases every master of this data centre answered, so the newest configuration is known, and none waits."""
 DIVERGED_PHASES = (ClusterPhase.SUSPECTED, ClusterPhase.SPLIT, ClusterPhase.REJOINING)
 """In these phases the operator disrupts nothing and does not change the split recovery."""
 

@@ -23,7 +23,7 @@ from txlog.client import MasterClient
 from txlog.client.credentials import Credentials
 from txlog.config.cluster import TxLogCluster
 from txlog.telemetry.event_log import EventLog
-from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.kube_client import HTTP_FORBIDDEN, ApiError, KubeClient
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs.common import CA_KEY, INTERNAL_TOKEN_KEY, USERS_KEY
 
@@ -32,7 +32,6 @@ REREAD_S: Final = 10.0
 RECHECK_INTERVAL_S: Final = 600.0
 """Certificates expire: unchanged Secrets are checked again after so many seconds."""
 CACHED_MAX: Final = 4
-HTTP_FORBIDDEN: Final = 403
 CERTIFICATE_KEYS: Final = (CERTIFICATE_FILE, KEY_FILE, CA_KEY)
 NO_CREDENTIALS: Final = Credentials(None)
 

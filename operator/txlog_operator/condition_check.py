@@ -8,6 +8,8 @@ from typing import Literal
 from txlog.config.cluster_status import ConditionType
 
 ConditionStatus = Literal["True", "False", "Unknown"]
+CheckResult = tuple[ConditionStatus, str, str]
+"""Status, reason and message of a condition."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.config.process_config_builder import worker_names
 from txlog.config.units import format_duration
 from txlog_operator.cluster_phase import ClusterPhase
-from txlog_operator.condition_check import ConditionCheck, ConditionStatus
+from txlog_operator.condition_check import CheckResult, ConditionCheck, ConditionStatus
 from txlog_operator.hibernation import hibernation_state
 from txlog_operator.job_plan import blocked_jobs, last_backup
 from txlog_operator.object_names import ObjectNames
@@ -38,17 +38,17 @@ def check_conditions(
 ) -> list[ConditionCheck]:
     """All conditions, ``Ready`` first. ``reconciled``: what became of the last plan."""
     found = [
-        _check_available(cluster, seen, status),
-        _check_spec(cluster, problems),
+        ConditionCheck(ConditionType.AVAILABLE, *_check_available(cluster, seen, status)),
+        ConditionCheck(ConditionType.SPEC_VALID, *_check_spec(cluster, problems)),
         reconciled,
-        _check_masters(cluster, seen),
-        _check_peers(status),
-        _check_lag(cluster, status, lag_s),
-        _check_history(status, situation),
-        _check_workers(cluster, seen, situation, status),
-        _check_last_backup(seen),
-        _check_pipeline(seen, status),
-        _check_jobs(cluster, seen),
+        ConditionCheck(ConditionType.MASTERS_READY, *_check_masters(cluster, seen)),
+        ConditionCheck(ConditionType.PEERS_REACHABLE, *_check_peers(status)),
+        ConditionCheck(ConditionType.LAG_WITHIN_LIMIT, *_check_lag(cluster, status, lag_s)),
+        ConditionCheck(ConditionType.HISTORY_CONSISTENT, *_check_history(status, situation)),
+        ConditionCheck(ConditionType.WORKERS_CONSISTENT, *_check_workers(cluster, seen, situation, status)),
+        ConditionCheck(ConditionType.LAST_BACKUP_SUCCEEDED, *_check_last_backup(seen)),
+        ConditionCheck(ConditionType.PIPELINE_HEALTHY, *_check_pipeline(seen, status)),
+        ConditionCheck(ConditionType.JOBS_HEALTHY, *_check_jobs(cluster, seen)),
         check_quorum(cluster, seen),
     ]
     asleep, why = hibernation_state(cluster, seen)
@@ -78,7 +78,7 @@ def _asleep_checks(found: Sequence[ConditionCheck], state: str, why: str) -> lis
 
 def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:
     """The conditions of a resource that was never valid: the operator created nothing for it."""
-    found = [_invalid_spec_message(problems)]
+    found = [ConditionCheck(ConditionType.SPEC_VALID, "False", "Invalid", "; ".join(problems))]
     found += [
         ConditionCheck(kind, "Unknown", "SpecInvalid", "nothing is made of a resource that is not valid")
         for kind in ConditionType
@@ -87,74 +87,57 @@ def invalid_spec_checks(problems: Sequence[str]) -> list[ConditionCheck]:
     return [summarise_ready(found), *found]
 
 
-def _invalid_spec_message(problems: Sequence[str]) -> ConditionCheck:
-    return ConditionCheck(ConditionType.SPEC_VALID, "False", "Invalid", "; ".join(problems))
-
-
-def _check_spec(cluster: TxLogCluster, problems: Sequence[str]) -> ConditionCheck:
+def _check_spec(cluster: TxLogCluster, problems: Sequence[str]) -> CheckResult:
     if problems:
-        invalid = _invalid_spec_message(problems)
-        return ConditionCheck(
-            invalid.kind, invalid.status, invalid.reason, f"{invalid.message}. What was valid before is kept true"
-        )
+        return "False", "Invalid", f"{'; '.join(problems)}. What was valid before is kept true"
     if cluster.spec.paused:
-        return ConditionCheck(ConditionType.SPEC_VALID, "True", "Paused", "valid; spec.paused: nothing is changed")
-    return ConditionCheck(ConditionType.SPEC_VALID, "True", "Valid", "valid")
+        return "True", "Paused", "valid; spec.paused: nothing is changed"
+    return "True", "Valid", "valid"
 
 
-def _check_available(cluster: TxLogCluster, seen: ClusterObservation, status: ClusterStatus) -> ConditionCheck:
+def _check_available(cluster: TxLogCluster, seen: ClusterObservation, status: ClusterStatus) -> CheckResult:
     """Whether clients of this data centre can write and read now. Other data centres do not count."""
-    kind, wanted = ConditionType.AVAILABLE, cluster.own_peer.masters
+    wanted = cluster.own_peer.masters
     masters = sum(pod.ready for pod in seen.master_pods.values())
     if not masters:
-        return ConditionCheck(kind, "False", "NoMaster", f"none of {wanted} masters here takes work")
+        return "False", "NoMaster", f"none of {wanted} masters here takes work"
     states = [worker.state for worker in status.workers]
     serving = sum(state in SERVING_WORKER_STATES for state in states)
     if not states or (not serving and "Unknown" in states):
         text = f"{masters} of {wanted} masters take work; the pipeline has not reported on a worker that can answer"
-        return ConditionCheck(kind, "Unknown", "NoReport", text)
+        return "Unknown", "NoReport", text
     if not serving:
-        return ConditionCheck(
-            kind, "False", "NoWorker", f"writes are accepted, and none of {len(states)} workers answers"
-        )
+        return "False", "NoWorker", f"writes are accepted, and none of {len(states)} workers answers"
     text = f"{masters} of {wanted} masters take work, {serving} of {len(states)} workers answer"
-    return ConditionCheck(kind, "True", "Serving", text)
+    return "True", "Serving", text
 
 
-def _check_masters(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCheck:
-    kind, wanted = ConditionType.MASTERS_READY, cluster.own_peer.masters
+def _check_masters(cluster: TxLogCluster, seen: ClusterObservation) -> CheckResult:
+    wanted = cluster.own_peer.masters
     for node in seen.masters:
         pod = seen.master_pods.get(node)
         if pod is None:
-            return ConditionCheck(
-                kind, "False", "NoPod", f"{node} has no pod yet; kubectl describe statefulset says why"
-            )
+            return "False", "NoPod", f"{node} has no pod yet; kubectl describe statefulset says why"
         if pod.waiting_reason:
             more = _waiting_hint(cluster, pod.waiting_reason)
-            return ConditionCheck(
-                kind, "False", "PodWaiting", f"the pod {pod.name} of {node} waits: {pod.waiting_reason}{more}"
-            )
+            return "False", "PodWaiting", f"the pod {pod.name} of {node} waits: {pod.waiting_reason}{more}"
         if not pod.ready:
             master = seen.masters[node]
             state = f"is {master.status.state}" if master is not None else "does not answer"
             more = f"; {master.status.view.holding}" if master is not None and master.status.view.holding else ""
-            return ConditionCheck(kind, "False", "NotReady", f"{node} {state}{more}")
+            return "False", "NotReady", f"{node} {state}{more}"
     old = outdated_masters(cluster, seen)
     if old:
         why = disruption_blocker(seen)
         more = f" waits: {why}" if why else " is restarted next"
-        return ConditionCheck(
-            kind, "False", "Updating", f"{len(old)} of {wanted} masters run what was before; {old[0]}{more}"
-        )
+        return "False", "Updating", f"{len(old)} of {wanted} masters run what was before; {old[0]}{more}"
     if len(seen.masters) > wanted:
         last = list(seen.masters)[-1]
-        return ConditionCheck(kind, "False", "Leaving", f"{last} brings in what it has, and leaves the cluster")
+        return "False", "Leaving", f"{last} brings in what it has, and leaves the cluster"
     silent = [node for node, master in seen.masters.items() if master is None]
     if silent:
-        return ConditionCheck(
-            kind, "Unknown", "NotHeard", f"{silent[0]} does not answer the operator, though its pod is ready"
-        )
-    return ConditionCheck(kind, "True", "AllReady", f"{wanted} of {wanted} masters take work")
+        return "Unknown", "NotHeard", f"{silent[0]} does not answer the operator, though its pod is ready"
+    return "True", "AllReady", f"{wanted} of {wanted} masters take work"
 
 
 def _waiting_hint(cluster: TxLogCluster, waiting: str) -> str:
@@ -165,112 +148,104 @@ def _waiting_hint(cluster: TxLogCluster, waiting: str) -> str:
     return f" (a volume, an image, or the Secret {name} with the key token, the same in every data centre)"
 
 
-def _check_peers(status: ClusterStatus) -> ConditionCheck:
-    kind = ConditionType.PEERS_REACHABLE
+def _check_peers(status: ClusterStatus) -> CheckResult:
     away = [peer.name for peer in status.peers if peer.reachable == "False"]
     unknown = [peer.name for peer in status.peers if peer.reachable == "Unknown"]
     if away:
         text = f"no master of {', '.join(away)} answers the masters here; look at the network, and at {away[0]} itself"
-        return ConditionCheck(kind, "False", "Unreachable", text)
+        return "False", "Unreachable", text
     if unknown:
-        return ConditionCheck(kind, "Unknown", "NotSeen", "no master of this data centre has reported yet")
-    return ConditionCheck(kind, "True", "AllReachable", "every data centre is reached")
+        return "Unknown", "NotSeen", "no master of this data centre has reported yet"
+    return "True", "AllReachable", "every data centre is reached"
 
 
-def _check_lag(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | None) -> ConditionCheck:
-    kind, most_s = ConditionType.LAG_WITHIN_LIMIT, cluster.spec.max_peer_lag / 1000
+def _check_lag(cluster: TxLogCluster, status: ClusterStatus, lag_s: float | None) -> CheckResult:
     limit = format_duration(cluster.spec.max_peer_lag)
     if not status.peers:
-        return ConditionCheck(kind, "True", "NoPeers", "there is one data centre")
+        return "True", "NoPeers", "there is one data centre"
     if lag_s is None:
-        return ConditionCheck(kind, "Unknown", "NotSeen", "it is not known when another data centre last answered")
-    if lag_s > most_s:
-        return ConditionCheck(kind, "False", "Behind", f"{lag_s:.0f}s without a word, above maxPeerLag ({limit})")
-    return ConditionCheck(kind, "True", "WithinLimit", f"below maxPeerLag ({limit})")
+        return "Unknown", "NotSeen", "it is not known when another data centre last answered"
+    if lag_s > cluster.spec.max_peer_lag / 1000:
+        return "False", "Behind", f"{lag_s:.0f}s without a word, above maxPeerLag ({limit})"
+    return "True", "WithinLimit", f"below maxPeerLag ({limit})"
 
 
-def _check_history(status: ClusterStatus, situation: ClusterPhase) -> ConditionCheck:
-    kind = ConditionType.HISTORY_CONSISTENT
+def _check_history(status: ClusterStatus, situation: ClusterPhase) -> CheckResult:
     if situation is ClusterPhase.SPLIT:
         silent = ", ".join(status.split.silent) if status.split is not None else ""
         text = f"this side goes on without {silent}: two orders may exist; heal the link, and they are made one again"
-        return ConditionCheck(kind, "False", "Apart", text)
+        return "False", "Apart", text
     if situation in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE, ClusterPhase.JOINED_UNCERTAIN):
-        return ConditionCheck(kind, "True", "OneLog", "there is one order")
+        return "True", "OneLog", "there is one order"
     if situation is ClusterPhase.SUSPECTED:
         silent = ", ".join(status.split.silent) if status.split is not None else ""
-        return ConditionCheck(
-            kind, "Unknown", "Suspected", f"{silent or 'a member'} is silent; whether it is apart is not known"
-        )
+        return "Unknown", "Suspected", f"{silent or 'a member'} is silent; whether it is apart is not known"
     if situation is ClusterPhase.AWAITING_BOOTSTRAP:
         text = "a master lost its journal: bring it back, start a master that has the log, or see txlog bootstrap"
-        return ConditionCheck(kind, "Unknown", str(situation), text)
-    return ConditionCheck(kind, "Unknown", str(situation), "no master of this data centre can tell now")
+        return "Unknown", str(situation), text
+    return "Unknown", str(situation), "no master of this data centre can tell now"
 
 
 def _check_workers(
     cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase, status: ClusterStatus
-) -> ConditionCheck:
-    kind = ConditionType.WORKERS_CONSISTENT
+) -> CheckResult:
     bad = next((worker for worker in status.workers if worker.state in INCONSISTENT_WORKER_STATES), None)
     if bad is not None:
         more = f": {bad.error}" if bad.error else ""
         problem = store_pod_problem(cluster, seen, bad.name) if bad.state == "Unreachable" else ""
         more += f"; {problem}" if problem else ""
-        return ConditionCheck(kind, "False", bad.state, f"{bad.name} is {bad.state}{more}")
+        return "False", bad.state, f"{bad.name} is {bad.state}{more}"
     unknown = next((worker for worker in status.workers if worker.state == "Unknown"), None)
     if unknown is not None or not status.workers:
         name = unknown.name if unknown is not None else "any worker"
         names = [unknown.name] if unknown is not None else worker_names(cluster)
         problem = next(filter(None, (store_pod_problem(cluster, seen, each) for each in names)), "")
         more = f"; {problem}" if problem else ""
-        return ConditionCheck(kind, "Unknown", "NotReported", f"the pipeline has not reported on {name} yet{more}")
+        return "Unknown", "NotReported", f"the pipeline has not reported on {name} yet{more}"
     old = outdated_stores(cluster, seen)
     if old:
         why = store_restart_blocker(cluster, seen, situation, old[0])
         more = f" waits: {why}" if why else " is restarted next"
         text = f"{len(old)} of {len(status.workers)} workers run what was before; {old[0]}{more}"
-        return ConditionCheck(kind, "False", "Updating", text)
-    return ConditionCheck(kind, "True", "AllWorking", f"{len(status.workers)} workers are on the log")
+        return "False", "Updating", text
+    return "True", "AllWorking", f"{len(status.workers)} workers are on the log"
 
 
-def _check_last_backup(seen: ClusterObservation) -> ConditionCheck:
-    kind, last = ConditionType.LAST_BACKUP_SUCCEEDED, last_backup(seen.job_resources)
+def _check_last_backup(seen: ClusterObservation) -> CheckResult:
+    last = last_backup(seen.job_resources)
     if last is None:
-        return ConditionCheck(kind, "Unknown", "NoneYet", "no backup has ended yet")
+        return "Unknown", "NoneYet", "no backup has ended yet"
     name, status = last
     if status.state == "Failed":
-        return ConditionCheck(kind, "False", "Failed", f"{name}: {status.message}")
-    return ConditionCheck(kind, "True", "Done", f"{name} is verified, at {status.position or 'its position'}")
+        return "False", "Failed", f"{name}: {status.message}"
+    return "True", "Done", f"{name} is verified, at {status.position or 'its position'}"
 
 
-def _check_pipeline(seen: ClusterObservation, status: ClusterStatus) -> ConditionCheck:
-    kind, pipeline = ConditionType.PIPELINE_HEALTHY, status.pipeline
+def _check_pipeline(seen: ClusterObservation, status: ClusterStatus) -> CheckResult:
+    pipeline = status.pipeline
     if pipeline.state == "Running" and pipeline.executors is not None:
         return _check_executors(pipeline.job, seen, pipeline.executors)
     if pipeline.state == "Running":
-        return ConditionCheck(kind, "True", "Running", f"{pipeline.job} runs")
-    return ConditionCheck(kind, "False", "NotRunning", f"its pod does not run: {pipeline.state}")
+        return "True", "Running", f"{pipeline.job} runs"
+    return "False", "NotRunning", f"its pod does not run: {pipeline.state}"
 
 
-def _check_executors(job: str | None, seen: ClusterObservation, counts: str) -> ConditionCheck:
+def _check_executors(job: str | None, seen: ClusterObservation, counts: str) -> CheckResult:
     """One running executor is enough to execute the log."""
     running, wanted = counts.split("/")
     if running == "0":
         why = next((pod.waiting_reason for pod in seen.executor_pods.values() if pod.waiting_reason), "")
         text = f"{job} runs, and none of its {wanted} executors{f': {why}' if why else ''}"
-        return ConditionCheck(ConditionType.PIPELINE_HEALTHY, "False", "NoExecutors", text)
-    return ConditionCheck(
-        ConditionType.PIPELINE_HEALTHY, "True", "Running", f"{job} and {running} of {wanted} executors run"
-    )
+        return "False", "NoExecutors", text
+    return "True", "Running", f"{job} and {running} of {wanted} executors run"
 
 
-def _check_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCheck:
-    kind, blocked = ConditionType.JOBS_HEALTHY, blocked_jobs(cluster, seen)
+def _check_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> CheckResult:
+    blocked = blocked_jobs(cluster, seen)
     if blocked:
         text = "; ".join(f"{name}: {why}" for name, why in blocked)
-        return ConditionCheck(kind, "False", "CannotStart", f"{text}. It is tried again after a pause")
-    return ConditionCheck(kind, "True", "NoneWaits", "no backup, restore or duty waits for its pod")
+        return "False", "CannotStart", f"{text}. It is tried again after a pause"
+    return "True", "NoneWaits", "no backup, restore or duty waits for its pod"
 
 
 def summarise_ready(found: Sequence[ConditionCheck]) -> ConditionCheck:

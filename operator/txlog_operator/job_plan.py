@@ -188,7 +188,9 @@ def _priority(work: KubeObject) -> tuple[int, str]:
 def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
     duties = open_duties(seen)
     restored = {duty["worker"] for duty in duties.values() if duty["kind"] == DutyKind.RESTORE}
-    running = {key[1]: each for key, each in seen.objects.items() if key[0] == "Job" and not has_ended(each)}
+    running = {
+        key[1]: _component_of(each) for key, each in seen.objects.items() if key[0] == "Job" and not has_ended(each)
+    }
     given_up, tracked = set[str](), set[str]()
     wanted = [each for each in seen.job_resources if _acts(each, duties)]
     for work in sorted(wanted, key=_priority):
@@ -205,7 +207,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
             facts = {"job": status.job, "attempts": attempt, "started": status.started}
             yield from _fail(seen, work, JOB_GONE, {**facts, "finished": format_time(seen.now)})
             continue
-        busy = {_component_of(each) for name, each in running.items() if name not in given_up}
+        busy = {each for name, each in running.items() if name not in given_up}
         if ended:
             continues = _must_continue(work, status) and work["spec"]["worker"] in restored
             again = work["spec"].get("duty") in duties or continues or is_scheduled_retry(work, status)
@@ -213,7 +215,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
                 continue
             attempt += 1
         if component not in busy:
-            running[f"new/{work['metadata']['name']}"] = _component_only(component)
+            running[f"new/{work['metadata']['name']}"] = component
             yield from _start_job(cluster, around, seen, work, attempt)
     yield from plan_stuck_jobs(seen, tracked)
     yield from plan_removed_jobs(cluster, seen)
@@ -227,10 +229,6 @@ def _acts(work: KubeObject, duties: Mapping[str, ListedDuty]) -> bool:
 
 def _component_of_work(work: KubeObject) -> str:
     return jobs.DUTY_COMPONENT if duty_kind(work) is not None else jobs.COMPONENT
-
-
-def _component_only(component: str) -> KubeObject:
-    return {"metadata": {"labels": {"app.kubernetes.io/component": component}}}
 
 
 def _start_job(

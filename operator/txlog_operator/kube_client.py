@@ -7,15 +7,13 @@ import asyncio
 import json
 import os
 import random
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import aiohttp
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config, load_kube_config_from_dict
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 from kubernetes.aio.dynamic import DynamicClient, Resource
 from kubernetes.aio.dynamic.exceptions import DynamicApiError
 
@@ -29,6 +27,7 @@ CONNECTIONS_MAX: Final = 100
 PAGE_SIZE: Final = 500
 HTTP_TOO_MANY_REQUESTS: Final = 429
 HTTP_FORBIDDEN: Final = 403
+HTTP_CONFLICT: Final = 409
 WATCH_S: Final = 300
 """The API server ends a watch after so many seconds, and the next one goes on where it ended."""
 WATCH_TIMEOUT: Final = aiohttp.ClientTimeout(total=WATCH_S + 30.0, sock_read=90.0)
@@ -116,17 +115,9 @@ class ApiEndpoint:
         except UNUSABLE_KUBECONFIG as wrong:
             why = f"{named} is no kubeconfig" if named else "this is no pod with an account: set KUBECONFIG"
             raise ApiError(0, f"{why}: {wrong!r}") from None
-        return cls(_without_line_ends(configuration))
-
-    @classmethod
-    async def from_kubeconfig(cls, content: Mapping[str, Any], where: str) -> ApiEndpoint:
-        """The endpoint of a kubeconfig's current context. ``where`` is its source, which :class:`ApiError` names."""
-        configuration = Configuration()
-        try:
-            await load_kube_config_from_dict(content, client_configuration=configuration)
-        except UNUSABLE_KUBECONFIG as wrong:
-            raise ApiError(0, f"{where} is no kubeconfig that TxLog can use: {wrong!r}") from None
-        return cls(_without_line_ends(configuration))
+        # A file with a token may end with a line end, which no header may contain.
+        configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
+        return cls(configuration)
 
     @property
     def server(self) -> str:
@@ -139,17 +130,6 @@ class ApiEndpoint:
         to time."""
         found: str | None = await self.configuration.get_api_key_with_prefix(BEARER_TOKEN)
         return found
-
-    def tls_context(self) -> ssl.SSLContext:
-        """TLS for this endpoint, with its authority and the client certificate, if there is one."""
-        found: ssl.SSLContext = RESTClientObject(self.configuration).ssl_context
-        return found
-
-
-def _without_line_ends(configuration: Configuration) -> Configuration:
-    """A file with a token may end with a line end, which no header may contain."""
-    configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
-    return configuration
 
 
 class KubeClient:

@@ -8,9 +8,9 @@ from typing import Literal
 
 from txlog.config.cluster_status import ClusterStatus
 from txlog_operator.actions import FailedAction, PlanAction
+from txlog_operator.job_attempts import format_time
 from txlog_operator.object_names import bounded_name, short_hash
 from txlog_operator.specs.common import FIELD_MANAGER, KubeObject
-from txlog_operator.status_writer import format_time
 
 
 @dataclass(frozen=True)

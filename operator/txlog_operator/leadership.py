@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.kube_client import HTTP_CONFLICT, ApiError, KubeClient
 from txlog_operator.specs import KubeObject
 
 log = logging.getLogger("txlog_operator")
-
-HTTP_CONFLICT: Final = 409
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from txlog_operator.object_names import GROUP
 from txlog_operator.observe import JOB_RESOURCE_KINDS
 from txlog_operator.reconcile_traces import ReconcileTraces
 from txlog_operator.reconciler import OperatorSettings, Reconciler
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import BuildContext, KubeObject
 
 log = logging.getLogger("txlog_operator")
 
@@ -314,7 +314,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("which image? --image, or TXLOG_IMAGE")
     namespaces = options.namespace or [_pod_namespace(parser)]
     place = asyncio.run(ApiEndpoint.find())
-    settings = OperatorSettings(
+    build = BuildContext(
         options.image,
         options.pull_policy,
         pipeline_account=options.pipeline_account,
@@ -326,7 +326,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.lease:
         identity = f"{socket.gethostname()}_{uuid4()}"
         election = LeaderElection(options.lease_namespace or _pod_namespace(parser), options.lease, identity)
-    operator = Operator(place, settings, election)
+    operator = Operator(place, OperatorSettings(build), election)
     if options.metrics_port:
         start_http_server(options.metrics_port, addr=host, registry=operator.metrics.registry)
     kopf.run(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from txlog.config.cluster import TxLogCluster
 from txlog_operator.specs import executors
 from txlog_operator.specs.common import KubeObject
-from txlog_operator.specs.recovery import missing_claims
+from txlog_operator.specs.recovery import recovery_spec
 
 
 def read_manifest(found: KubeObject, account: str | None = None) -> tuple[TxLogCluster | None, list[str]]:
@@ -53,16 +53,7 @@ def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> lis
         )
     if spec.pipeline.mode == "executors":
         found += _unsupported_executor_fields(cluster, account)
-    if spec.backup is not None and spec.backup.target.folder is not None and not spec.backup.target.folder.claim_name:
-        found.append(
-            "spec.backup.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
-        )
-    target = spec.archive.target if spec.archive is not None else None
-    if target is not None and target.folder is not None and not target.folder.claim_name:
-        found.append(
-            "spec.archive.target.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
-        )
-    found += missing_claims(cluster)
+    found += _missing_claims(cluster)
     if spec.sites:
         found.append("spec.sites does not act on Kubernetes yet; leave it out, or run the cluster with txlog up")
     if spec.repositories:
@@ -75,6 +66,22 @@ def unsupported_fields(cluster: TxLogCluster, account: str | None = None) -> lis
     return found
 
 
+def _missing_claims(cluster: TxLogCluster) -> list[str]:
+    """The folders that name no PersistentVolumeClaim, which only ``txlog up`` reads."""
+    backup, archive, recovery = cluster.spec.backup, cluster.spec.archive, recovery_spec(cluster)
+    targets = {
+        "spec.backup.target": backup.target if backup is not None else None,
+        "spec.archive.target": archive.target if archive is not None else None,
+        "spec.bootstrap.recovery.archive.target": recovery.archive.target if recovery is not None else None,
+        "spec.bootstrap.recovery.backups": recovery.backups if recovery is not None else None,
+    }
+    return [
+        f"{name}.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
+        for name, target in targets.items()
+        if target is not None and target.folder is not None and not target.folder.claim_name
+    ]
+
+
 def _unsupported_executor_fields(cluster: TxLogCluster, account: str | None) -> list[str]:
     found = []
     if account is None:
@@ -82,10 +89,8 @@ def _unsupported_executor_fields(cluster: TxLogCluster, account: str | None) -> 
             "spec.pipeline.mode: executors needs an account that may make pods; set executors: true for the operator's"
             " chart, or mode: local"
         )
-    tasks, needed = (
-        executors.executor_count(cluster) * executors.executor_cores(cluster),
-        executors.concurrent_tasks(cluster),
-    )
+    tasks = executors.executor_count(cluster) * executors.executor_cores(cluster)
+    needed = executors.concurrent_tasks(cluster)
     if tasks < needed:
         found.append(
             f"spec.pipeline.executorCores: {tasks} tasks at once in all, which a batch would keep from the stream;"

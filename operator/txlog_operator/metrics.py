@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog_operator.hibernation import HIBERNATION_STATES
+from txlog_operator.kube_client import HTTP_FORBIDDEN
 
-HTTP_FORBIDDEN = 403
 STATUS_WORDS = ("True", "False", "Unknown")
 
 

@@ -44,6 +44,11 @@ def is_owned(found: KubeObject, owner_uid: str | None) -> bool:
     return owner_uid is None or controller is None or controller.get("uid") == owner_uid
 
 
+def is_being_deleted(found: KubeObject | None) -> bool:
+    """Whether an object is there, and will not be soon."""
+    return found is not None and "deletionTimestamp" in found["metadata"]
+
+
 def refusal(found: KubeObject, wanted: KubeObject) -> ForeignObject | None:
     """The error for applying ``wanted`` over ``found``; None when that is allowed."""
     why = foreign_owner(found, wanted)

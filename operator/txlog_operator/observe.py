@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from txlog.client import MasterClient
 from txlog.config.cluster import TxLogCluster
 from txlog.model.errors import TxLogError
 from txlog.supervision.membership import node_index
@@ -177,7 +176,7 @@ def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
         except TxLogError:
             return None
         # A master that repairs its journal answers no other request.
-        configuration = _configuration_or_none(client)
+        configuration: dict[str, Any] | None = _or_default(client.configuration, None)
         has_rules = configuration is not None and bool(configuration.get("graphs"))
         return ObservedMaster(
             status=status,
@@ -187,22 +186,8 @@ def query_master(url: str, access: MasterAccess) -> ObservedMaster | None:
                 one["key"]: one["value"] for one in _or_default(client.settings, NO_SETTINGS).get("settings", [])
             },
             configuration=configuration,
-            synchro=_synchro_or_none(client) if has_rules else None,
+            synchro=_or_default(client.synchro, None) if has_rules else None,
         )
-
-
-def _configuration_or_none(client: MasterClient) -> dict[str, Any] | None:
-    try:
-        return client.configuration()
-    except TxLogError:
-        return None
-
-
-def _synchro_or_none(client: MasterClient) -> dict[str, Any] | None:
-    try:
-        return client.synchro()
-    except TxLogError:
-        return None
 
 
 def _or_default(ask_it: Callable[[], T], otherwise: T) -> T:

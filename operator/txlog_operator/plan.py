@@ -12,7 +12,6 @@ from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.preferences import format_preferences
-from txlog.config.process_config_builder import worker_names
 from txlog.supervision.down_proof import needs_down_proof
 from txlog.supervision.membership import (
     Configuration,
@@ -32,12 +31,13 @@ from txlog_operator.actions import (
     ReportDown,
     RestartMaster,
 )
-from txlog_operator.cluster_phase import DIVERGED_PHASES, ClusterPhase
+from txlog_operator.cluster_phase import CALM_PHASES, DIVERGED_PHASES, ClusterPhase
 from txlog_operator.drift import hash_of, matches, with_hash
 from txlog_operator.hibernation import is_scaled_to_zero, without_new_work
+from txlog_operator.job_attempts import has_ended
 from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
-from txlog_operator.object_ownership import is_owned
+from txlog_operator.object_ownership import is_being_deleted, is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.quorum_rules import plan_rules
 from txlog_operator.specs import (
@@ -52,7 +52,7 @@ from txlog_operator.specs import (
     recovery,
 )
 from txlog_operator.specs.common import labels, peer_address
-from txlog_operator.store_restarts import plan_store_restarts
+from txlog_operator.store_restarts import outdated_pods, plan_store_restarts, store_pods
 from txlog_operator.volume_claims import claim_blocks_master, highest_journal, plan_claims
 from txlog_operator.volume_growth import built_sizes, plan_growth
 
@@ -157,16 +157,16 @@ def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObse
     owned = _owned_objects(cluster, around, seen)
     others = [each for each in owned if each[0] == "Job" and each != job]
     for key, each in wanted.items():
-        if key == job and (others or _is_being_deleted(seen.objects.get(key))):
+        if key == job and (others or is_being_deleted(seen.objects.get(key))):
             continue  # two pipeline Jobs must never run at the same time
-        if key[0] == "StatefulSet" and _is_being_deleted(seen.objects.get(key)):
+        if key[0] == "StatefulSet" and is_being_deleted(seen.objects.get(key)):
             continue  # it is replaced when it is gone
-        if key == job and key in seen.objects and _job_has_finished(seen.objects[key]):
+        if key == job and key in seen.objects and has_ended(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
         elif not matches(seen.objects.get(key), each) and seen.unchanged.get(key) != hash_of(each):
             yield ApplyObject(each)
     for key in owned:
-        if key not in wanted and not _is_being_deleted(seen.objects[key]):
+        if key not in wanted and not is_being_deleted(seen.objects[key]):
             yield DeleteObject(*key, _uid_of(seen.objects[key]), "the manifest wants it no more")
 
 
@@ -187,15 +187,6 @@ def _uid_of(found: KubeObject) -> str | None:
     return uid
 
 
-def _is_being_deleted(found: KubeObject | None) -> bool:
-    return found is not None and "deletionTimestamp" in found["metadata"]
-
-
-def _job_has_finished(job: KubeObject) -> bool:
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
-
-
 # -- settings and down reports
 
 
@@ -204,7 +195,7 @@ def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: C
     all_answered = len(seen.reachable_masters) == len(seen.masters)
     for node, master in seen.reachable_masters.items():
         different = {key: value for key, value in wanted.items() if master.settings.get(key, value) != value}
-        if not all_answered or situation not in (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE):
+        if not all_answered or situation not in CALM_PHASES:
             # All masters change it or none does, and each master would refuse it now.
             different.pop("splitRecovery", None)
         if different:
@@ -277,14 +268,7 @@ def disruption_blocker(seen: ClusterObservation) -> str:
 
 def outdated_masters(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
     """Masters whose pods differ from what the StatefulSet would create now, the last one first."""
-    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).masters))
-    if existing is None:
-        return []
-    status = existing.get("status", {})
-    if status.get("observedGeneration") != existing["metadata"].get("generation"):
-        return []
-    new = status.get("updateRevision")
-    old = [node for node, pod in seen.master_pods.items() if new and pod.revision and pod.revision != new]
+    old = outdated_pods(seen, ObjectNames(cluster).masters, seen.master_pods)
     return sorted(old, key=node_index, reverse=True)
 
 
@@ -294,10 +278,8 @@ def _plan_stalled_stores(cluster: TxLogCluster, seen: ClusterObservation) -> Ite
     liveness probe."""
     workers = [worker for master in seen.reachable_masters.values() for worker in master.status.workers]
     stalled = {worker.name: worker.txid for worker in workers if worker.fault == "stalled" and worker.running}
-    names = ObjectNames(cluster)
-    for index, worker in enumerate(worker_names(cluster), start=1):
-        pod = None if cluster.spec.workers.external else seen.worker_pods.get(names.worker_pod(index))
-        if worker in stalled and pod is not None and pod.ready and not pod.terminating:
+    for worker, pod in store_pods(cluster, seen).items():
+        if worker in stalled and pod.ready and not pod.terminating:
             what = stalled[worker] or "several transactions"
             yield DeleteObject("Pod", pod.name, pod.uid, f"{worker} does not end a request with {what}")
 
@@ -326,11 +308,3 @@ def _plan_restarts(cluster: TxLogCluster, seen: ClusterObservation, situation: C
         if down or (situation not in DIVERGED_PHASES and not disruption_blocker(seen)):
             yield RestartMaster(node, pod.name, pod.uid, "its image or configuration has changed")
             return
-
-
-__all__ = [
-    "desired_master_count",
-    "disruption_blocker",
-    "make_plan",
-    "outdated_masters",
-]

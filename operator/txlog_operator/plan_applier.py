@@ -30,7 +30,7 @@ from txlog_operator.actions import (
 )
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.drift import AppliedObjects
-from txlog_operator.kube_client import ApiError, KubeClient
+from txlog_operator.kube_client import HTTP_CONFLICT, ApiError, KubeClient
 from txlog_operator.object_ownership import ForeignObject, refusal
 from txlog_operator.specs.common import KubeObject
 
@@ -41,7 +41,6 @@ CONFIGURATION_CHANGE_TIMEOUT_S: Final = 30.0
 """Time-out of a configuration change, which waits for its index in the log."""
 REFUSED_RETRY_S: Final = (1.0, 60.0)
 """Before an action that the API server refused is tried again: at first, and at most."""
-HTTP_CONFLICT: Final = 409
 
 
 class RefusedActions:

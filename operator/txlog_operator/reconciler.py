@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import ClusterStatus
@@ -20,7 +20,7 @@ from txlog_operator.actions import ApplyObject, FailedAction, PlanAction
 from txlog_operator.cluster_phase import ClusterPhase, cluster_phase_of
 from txlog_operator.cluster_secrets import ClusterSecrets, MasterAccess
 from txlog_operator.hibernation import HIBERNATED
-from txlog_operator.kube_client import HTTP_FORBIDDEN, ApiError, KubeClient
+from txlog_operator.kube_client import HTTP_CONFLICT, HTTP_FORBIDDEN, ApiError, KubeClient
 from txlog_operator.kubernetes_events import action_events, transition_events
 from txlog_operator.manifest_validation import read_manifest, with_pause_of
 from txlog_operator.metrics import OperatorMetrics
@@ -49,19 +49,12 @@ class ReconcileInterval:
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """Settings of an operator. ``image`` is the default where a manifest names none. ``pipeline_account`` is the
-    service account with which Spark's driver may create executors."""
+    """Settings of an operator. ``build``: of what it makes for every cluster."""
 
-    image: str
-    pull_policy: str = "IfNotPresent"
+    build: BuildContext
     interval: ReconcileInterval = ReconcileInterval()
-    pipeline_account: str | None = None
-    ip_family: Literal["IPv4", "IPv6"] = "IPv4"
-    platform_ids: bool = False
-    """The platform chooses user and group of each pod."""
 
 
-HTTP_CONFLICT: Final = 409
 STATUS_REFUSED: Final = (400, 413, 422)
 """Its content is not accepted: an unknown value, or too much."""
 JITTER: Final = (0.8, 1.2)
@@ -157,14 +150,10 @@ class Reconciler:
         seen = replace(seen, unchanged=self._applier.applied.unchanged(seen.objects))
         situation, generation = cluster_phase_of(seen), _generation(found)
         now = status_writer.make_status(cluster, generation, seen, situation, problems, before)
-        around = BuildContext(
-            self._settings.image,
-            self._settings.pull_policy,
+        around = replace(
+            self._settings.build,
             owner_uid=found["metadata"]["uid"],
             last_seen=status_writer.last_seen_incarnations(now),
-            pipeline_account=self._settings.pipeline_account,
-            ip_family=self._settings.ip_family,
-            platform_ids=self._settings.platform_ids,
             graph_rules=before.graph_rules,
         )
         # The status is written before any action, so that a crash loses no observation.
@@ -198,7 +187,7 @@ class Reconciler:
     async def _read_spec(self, found: KubeObject) -> tuple[TxLogCluster | None, MasterAccess, list[str]]:
         """The manifest in effect, the credentials for its masters, and the problems. While the newest manifest or its
         Secrets are invalid, the last valid manifest stays in effect."""
-        cluster, problems = read_manifest(found, self._settings.pipeline_account)
+        cluster, problems = read_manifest(found, self._settings.build.pipeline_account)
         if cluster is not None:
             access, problems = await self._secrets.read_access(cluster)
             if not problems:

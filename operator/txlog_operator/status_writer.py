@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.cluster_status import (
@@ -26,10 +25,11 @@ from txlog_operator.cluster_phase import ClusterPhase
 from txlog_operator.condition_check import ConditionCheck
 from txlog_operator.conditions import check_conditions, summarise_ready
 from txlog_operator.hibernation import HIBERNATING, hibernation_state
+from txlog_operator.job_attempts import format_time
 from txlog_operator.job_plan import last_backup, open_duties
 from txlog_operator.observation import ClusterObservation, ObservedMaster
 from txlog_operator.quorum_rules import carried_rules
-from txlog_operator.specs import KubeObject, executors, pipeline, workers
+from txlog_operator.specs import KubeObject, executors, workers
 from txlog_operator.specs.common import selector
 from txlog_operator.volume_growth import requested_sizes
 
@@ -49,11 +49,6 @@ STATE_SEVERITY = (
 LAG_RESOLUTION_S = 5
 """A smaller lag counts as none: masters exchange messages every second."""
 MESSAGE_MAX = 500
-
-
-def format_time(seconds: float) -> str:
-    """``seconds`` since 1970 as an RFC 3339 time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status_to_json(status: ClusterStatus) -> KubeObject:
@@ -217,19 +212,14 @@ def _peer_statuses(cluster: TxLogCluster, seen: ClusterObservation, before: Clus
     for peer in cluster.spec.peers:
         if peer.name == cluster.data_center:
             continue
-        reports = [
-            each
-            for master in seen.reachable_masters.values()
-            for each in master.peers
-            if each.get("dataCenter") == peer.name
-        ]
+        reports = _reports_on(seen, peer.name)
         reachable: Literal["True", "False", "Unknown"] = "Unknown"
         lag = None
         if reports:
             reachable = "True" if any(each.get("present") for each in reports) else "False"
-            heard_at = [at for each in reports if (at := each.get("lastHeardAt")) is not None]
-            if reachable == "False" and heard_at:
-                lag = _lag_text(seen.now - max(heard_at))
+            heard_at = _last_heard_at(reports)
+            if reachable == "False" and heard_at is not None:
+                lag = _lag_text(seen.now - heard_at)
         found.append(PeerStatus(name=peer.name, reachable=reachable, lag=lag))
     return found
 
@@ -239,16 +229,20 @@ def peer_lag_s(cluster: TxLogCluster, seen: ClusterObservation) -> float | None:
     known."""
     worst: float | None = None
     for peer in cluster.spec.peers:
-        reports = [
-            each
-            for master in seen.reachable_masters.values()
-            for each in master.peers
-            if each.get("dataCenter") == peer.name
-        ]
-        at = [when for each in reports if (when := each.get("lastHeardAt")) is not None]
-        if peer.name != cluster.data_center and at:
-            worst = max(worst or 0.0, seen.now - max(at))
+        heard_at = _last_heard_at(_reports_on(seen, peer.name))
+        if peer.name != cluster.data_center and heard_at is not None:
+            worst = max(worst or 0.0, seen.now - heard_at)
     return worst
+
+
+def _reports_on(seen: ClusterObservation, data_center: str) -> list[Mapping[str, Any]]:
+    """What the masters here report of those of another data centre."""
+    masters = seen.reachable_masters.values()
+    return [each for master in masters for each in master.peers if each.get("dataCenter") == data_center]
+
+
+def _last_heard_at(reports: Sequence[Mapping[str, Any]]) -> float | None:
+    return max((at for each in reports if (at := each.get("lastHeardAt")) is not None), default=None)
 
 
 def _lag_by_peer(cluster: TxLogCluster, seen: ClusterObservation) -> str:
@@ -312,14 +306,3 @@ def _executor_ratio(cluster: TxLogCluster, seen: ClusterObservation) -> str | No
     wanted = executors.executor_count(cluster)
     running = sum(pod.running and not pod.terminating for pod in seen.executor_pods.values())
     return f"{running}/{wanted}" if wanted else None
-
-
-__all__ = [
-    "format_time",
-    "last_seen_incarnations",
-    "make_status",
-    "merge_conditions",
-    "pipeline",
-    "status_to_json",
-    "with_failure",
-]

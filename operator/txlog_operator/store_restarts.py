@@ -5,31 +5,34 @@ backup or a restore may be reading or writing another one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config_builder import worker_names
 from txlog_operator.actions import DeleteObject
-from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.cluster_phase import CALM_PHASES, ClusterPhase
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.observation import ClusterObservation, PodStatus
+from txlog_operator.specs import KubeObject
 
-CALM_PHASES: Final = (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE)
 LAG_MAX: Final = 1000
 """Entries by which a store may be behind the stable index and still count as caught up."""
 
 
 def outdated_stores(cluster: TxLogCluster, seen: ClusterObservation) -> list[str]:
     """Own workers whose pods differ from what the StatefulSet would create now, the last one first."""
-    existing = seen.objects.get(("StatefulSet", ObjectNames(cluster).workers))
-    if existing is None or cluster.spec.workers.external:
-        return []
-    status = existing.get("status", {})
-    if status.get("observedGeneration") != existing["metadata"].get("generation"):
+    return outdated_pods(seen, ObjectNames(cluster).workers, store_pods(cluster, seen))[::-1]
+
+
+def outdated_pods(seen: ClusterObservation, stateful_set: str, pods: Mapping[str, PodStatus]) -> list[str]:
+    """The names of the pods that differ from what their StatefulSet would create now; none while that is not known."""
+    owner: KubeObject = seen.objects.get(("StatefulSet", stateful_set), {})
+    status = owner.get("status", {})
+    if not owner or status.get("observedGeneration") != owner["metadata"].get("generation"):
         return []
     new = status.get("updateRevision")
-    return [name for name, pod in _pods(cluster, seen) if new and pod.revision and pod.revision != new][::-1]
+    return [name for name, pod in pods.items() if new and pod.revision and pod.revision != new]
 
 
 def store_pod_problem(cluster: TxLogCluster, seen: ClusterObservation, name: str) -> str:
@@ -37,7 +40,7 @@ def store_pod_problem(cluster: TxLogCluster, seen: ClusterObservation, name: str
     is_there = ("StatefulSet", ObjectNames(cluster).workers) in seen.objects
     if cluster.spec.workers.external or name not in worker_names(cluster) or not is_there:
         return ""
-    pod = dict(_pods(cluster, seen)).get(name)
+    pod = store_pods(cluster, seen).get(name)
     if pod is None:
         return f"{name} has no pod; kubectl describe statefulset says why"
     return f"the pod {pod.name} waits: {pod.waiting_reason}" if pod.waiting_reason else ""
@@ -46,7 +49,7 @@ def store_pod_problem(cluster: TxLogCluster, seen: ClusterObservation, name: str
 def store_restart_blocker(cluster: TxLogCluster, seen: ClusterObservation, situation: ClusterPhase, name: str) -> str:
     """Why this store may not be stopped now; empty when it may be. One whose container does not run is not protected:
     its new template may be what makes it run."""
-    pods = dict(_pods(cluster, seen))
+    pods = store_pods(cluster, seen)
     stopping = next((other for other, pod in pods.items() if pod.terminating), None)
     if stopping is not None:
         return f"{stopping} is being restarted"
@@ -75,15 +78,17 @@ def plan_store_restarts(
     ]
     if free:
         name = min(free, key=lambda each: each in _serving(seen))
-        pod = dict(_pods(cluster, seen))[name]
+        pod = store_pods(cluster, seen)[name]
         yield DeleteObject("Pod", pod.name, pod.uid, "its image or configuration has changed")
 
 
-def _pods(cluster: TxLogCluster, seen: ClusterObservation) -> list[tuple[str, PodStatus]]:
-    """The pods that exist, by the names of their workers."""
+def store_pods(cluster: TxLogCluster, seen: ClusterObservation) -> dict[str, PodStatus]:
+    """The pods of own stores that exist, by the names of their workers."""
+    if cluster.spec.workers.external:
+        return {}
     names = ObjectNames(cluster)
-    found = [(worker, seen.worker_pods.get(names.worker_pod(at))) for at, worker in enumerate(worker_names(cluster), 1)]
-    return [(worker, pod) for worker, pod in found if pod is not None]
+    found = {worker: seen.worker_pods.get(names.worker_pod(at)) for at, worker in enumerate(worker_names(cluster), 1)}
+    return {worker: pod for worker, pod in found.items() if pod is not None}
 
 
 def _serving(seen: ClusterObservation) -> set[str]:

@@ -13,15 +13,14 @@ from typing import Final
 from txlog.config.cluster import TxLogCluster
 from txlog.supervision.membership import Configuration
 from txlog_operator.actions import DeleteObject
-from txlog_operator.cluster_phase import ClusterPhase
+from txlog_operator.cluster_phase import CALM_PHASES, ClusterPhase
 from txlog_operator.object_names import ObjectNames
+from txlog_operator.object_ownership import is_being_deleted
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import KubeObject, change_sets, masters, workers
 from txlog_operator.specs.common import selector
 
 CLAIM_KIND: Final = "PersistentVolumeClaim"
-SURE_PHASES: Final = (ClusterPhase.JOINED, ClusterPhase.INCOMPLETE)
-"""In these phases every master of this data centre answered, so the newest configuration is known."""
 
 
 def plan_claims(
@@ -29,13 +28,13 @@ def plan_claims(
 ) -> Iterator[DeleteObject]:
     """Deletes the claims that are not needed any more. ``now``: the configuration in the log, None while unknown."""
     names = ObjectNames(cluster)
-    if now is not None and situation in SURE_PHASES:
+    if now is not None and situation in CALM_PHASES:
         for index, claim in _unused_claims(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters):
-            if _has_left(cluster, now, index) and not _is_going(claim):
+            if _has_left(cluster, now, index) and not is_being_deleted(claim):
                 yield _delete(claim, f"the log shows that {cluster.data_center}-{index} has left")
     if not cluster.spec.workers.external:
         for index, claim in _unused_claims(cluster, seen, workers.COMPONENT, workers.CLAIM, names.workers):
-            if index > cluster.spec.workers.replicas and not _is_going(claim):
+            if index > cluster.spec.workers.replicas and not is_being_deleted(claim):
                 yield _delete(claim, "the manifest wants this store no more")
     yield from _plan_change_set_claims(cluster, seen)
 
@@ -45,8 +44,8 @@ def _plan_change_set_claims(cluster: TxLogCluster, seen: ClusterObservation) -> 
     name = ObjectNames(cluster).change_sets
     if cluster.spec.change_sets.enabled or ("StatefulSet", name) in seen.objects:
         return
-    for index, claim in _claims_of(cluster, seen, change_sets.COMPONENT, change_sets.CLAIM, name):
-        if f"{name}-{index}" not in seen.pod_names and not _is_going(claim):
+    for index, claim in claims_of(cluster, seen, change_sets.COMPONENT, change_sets.CLAIM, name):
+        if f"{name}-{index}" not in seen.pod_names and not is_being_deleted(claim):
             yield _delete(claim, "the manifest wants no change sets")
 
 
@@ -61,8 +60,8 @@ def claim_blocks_master(cluster: TxLogCluster, seen: ClusterObservation, now: Co
 def highest_journal(cluster: TxLogCluster, seen: ClusterObservation) -> int:
     """The highest number of a master whose journal is here; 0 without one."""
     names = ObjectNames(cluster)
-    found = _claims_of(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters)
-    return max((index for index, claim in found if not _is_going(claim)), default=0)
+    found = claims_of(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters)
+    return max((index for index, claim in found if not is_being_deleted(claim)), default=0)
 
 
 def _has_left(cluster: TxLogCluster, now: Configuration, index: int) -> bool:
@@ -80,12 +79,12 @@ def _unused_claims(
     if owner is None or owner.get("status", {}).get("observedGeneration") != owner["metadata"].get("generation"):
         return
     replicas = int(owner["spec"].get("replicas", 0))
-    for index, found in _claims_of(cluster, seen, component, claim, stateful_set):
+    for index, found in claims_of(cluster, seen, component, claim, stateful_set):
         if index > replicas and f"{stateful_set}-{index}" not in seen.pod_names:
             yield index, found
 
 
-def _claims_of(
+def claims_of(
     cluster: TxLogCluster, seen: ClusterObservation, component: str, claim: str, stateful_set: str
 ) -> Iterator[tuple[int, KubeObject]]:
     """Number and claim of each pod that the StatefulSet ever had."""
@@ -96,10 +95,6 @@ def _claims_of(
             continue
         if mine <= (found["metadata"].get("labels") or {}).items():
             yield int(index), found
-
-
-def _is_going(claim: KubeObject) -> bool:
-    return "deletionTimestamp" in claim["metadata"]
 
 
 def _delete(claim: KubeObject, reason: str) -> DeleteObject:

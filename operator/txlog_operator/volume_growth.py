@@ -16,11 +16,11 @@ from txlog.config.cluster import TxLogCluster
 from txlog.config.units import format_quantity, parse_quantity
 from txlog_operator.actions import GrowVolume, ReplaceStatefulSet
 from txlog_operator.object_names import ObjectNames
+from txlog_operator.object_ownership import is_being_deleted
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import KubeObject, change_sets, jobs, masters, workers
-from txlog_operator.specs.common import selector
+from txlog_operator.volume_claims import CLAIM_KIND, claims_of
 
-CLAIM_KIND: Final = "PersistentVolumeClaim"
 AT_NEXT_MOUNT: Final = "FileSystemResizePending"
 """The condition of a claim whose storage has grown, and whose file system grows when a pod mounts it again."""
 
@@ -113,19 +113,13 @@ def _volumes(
     cluster: TxLogCluster, seen: ClusterObservation, component: str, claim: str, stateful_set: str, wanted: int
 ) -> _Volumes:
     owner = seen.objects.get(("StatefulSet", stateful_set))
-    mine = selector(cluster, component).items()
     claims = tuple(
         found
-        for (kind, name), found in seen.objects.items()
-        if kind == CLAIM_KIND
-        and name.removeprefix(f"{claim}-{stateful_set}-").isdecimal()
-        and mine <= (found["metadata"].get("labels") or {}).items()
-        and "deletionTimestamp" not in found["metadata"]
-        and _is_bound(found)
+        for _, found in claims_of(cluster, seen, component, claim, stateful_set)
+        if not is_being_deleted(found) and _is_bound(found)
     )
     template = _requested(owner["spec"]["volumeClaimTemplates"][0]) if owner is not None else None
-    is_going = owner is not None and "deletionTimestamp" in owner["metadata"]
-    return _Volumes(component, stateful_set, wanted, template, None if is_going else owner, claims)
+    return _Volumes(component, stateful_set, wanted, template, None if is_being_deleted(owner) else owner, claims)
 
 
 def _requested(claim: KubeObject) -> int:

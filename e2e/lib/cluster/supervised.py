@@ -36,6 +36,7 @@ from txlog.local.ports import choose_ports
 from txlog.local.process_plan import ProcessPlan, make_plan, port_names
 from txlog.local.process_spec import ProcessSpec
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 from txlog.local.supervisor import Supervisor, SupervisorIntervals
 from txlog.local.supervisor_api import serve_control_api
 from txlog.local.supervisor_main import plan_for
@@ -62,7 +63,7 @@ def masters_plan(state: StateFolder, older: Path | None = None) -> ProcessPlan:
     """``older``: the folder of a program that each master runs until :meth:`SupervisedCluster.upgrade_on_restart`."""
     manifests = load_manifests(MANIFESTS)
     ports = choose_ports(state, port_names(manifests))
-    plan = make_plan(manifests, state, ports, oxigraph="", java_home=Path())
+    plan = make_plan(manifests, state, ports, StorePrograms("", Path()))
     return replace(
         plan,
         topology=plan.topology.model_copy(update={"workers": []}),

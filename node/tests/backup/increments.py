@@ -39,10 +39,10 @@ class MasterOfLog:
     def synchro(self, place: str) -> dict[str, Any]:
         raise NotFound(f"no synchronous graphs, so nothing is undecided at {place}")
 
-    def pause_worker(self, name: str, index: int) -> None:
+    def pause_worker(self, name: str, index: int, *, why: str = "") -> None:
         """Nothing else writes to it."""
 
-    def resume_worker(self, name: str) -> None:
+    def resume_worker(self, name: str, *, why: str = "") -> None:
         """As above."""
 
 

@@ -19,6 +19,7 @@ from txlog.local.local_security import prepare_security
 from txlog.local.ports import choose_ports, is_free
 from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 from txlog.workers.virtuoso import PROCEDURES
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
@@ -35,7 +36,7 @@ def test_the_example_becomes_processes(state: StateFolder) -> None:
     manifests = load_manifests(EXAMPLE)
     check_complete(manifests)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), python="py")
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java")), python="py")
     assert [program.name for program in plan.programs] == [
         "uk-worker-1",
         "uk-worker-2",
@@ -101,7 +102,7 @@ def test_backups_as_the_manifest_says(
         (tmp_path / f"{name}.yaml").write_text(text + (f"  backup: {backup}\n" if name == "uk" else ""))
     manifests = load_manifests(tmp_path)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java")))
     assert list(plan.backup_plans) == ["uk"]
     made = plan.backup_plans["uk"]
     if isinstance(target, S3Config):
@@ -122,7 +123,7 @@ def test_one_data_centre_makes_change_sets_and_its_masters_know_where(state: Sta
     names = port_names(manifests)
     assert [name for name in names if "changesets" in name] == ["uk-changesets"]
     ports = {name: 8000 + at for at, name in enumerate(names)}
-    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java")))
     assert sorted(plan.port_names) == sorted(names)
     [config] = plan.change_set_configs.values()
     assert (config.data_center, config.keep_ms, config.port) == ("uk", 7_200_000, ports["uk-changesets"])
@@ -152,7 +153,7 @@ def test_a_data_centre_that_lists_another_site_runs_a_link(
         (tmp_path / f"{name}.yaml").write_text(text + (SITES if name == "uk" else ""))
     manifests = load_manifests(tmp_path)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"))
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java")))
     [config] = plan.site_link_configs
     assert (config.site, config.other.name, config.key, config.lag_ms) == ("lon", "nyc", "subject", 5000)
     assert config.offline
@@ -179,7 +180,7 @@ def with_security(folder: Path, line: str) -> list[ClusterManifest]:
 def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolder, tmp_path: Path) -> None:
     manifests = with_security(tmp_path, USERS)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    plan = make_plan(manifests, state, ports, StorePrograms("oxigraph", Path("/java")))
     for node in plan.master_configs.values():
         assert (node.users_file, node.own_token_file) == (state.root / "secrets/who/users", state.own_token_file)
     for program in plan.programs:
@@ -191,7 +192,7 @@ def test_users_are_a_file_that_masters_read_and_ours_are_known(state: StateFolde
 def test_masters_and_pipelines_know_the_collector_of_traces(state: StateFolder, tmp_path: Path) -> None:
     manifests = with_security(tmp_path, "  telemetry: {traces: {endpoint: 'http://c:4318', sampleRatio: 1}}\n")
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    plan = make_plan(manifests, state, ports, StorePrograms("oxigraph", Path("/java")))
     known = [*plan.master_configs.values(), *plan.pipeline_configs.values()]
     assert len(known) == 5
     assert [each.traces for each in known] == [TracesConfig(endpoint="http://c:4318", sample_ratio=1)] * 5
@@ -220,7 +221,7 @@ def test_external_workers_are_not_started(state: StateFolder, tmp_path: Path) ->
     (tmp_path / "us.yaml").write_text(text)
     manifests = load_manifests([EXAMPLE / "uk.yaml", tmp_path / "us.yaml"])
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    plan = make_plan(manifests, state, ports, StorePrograms("oxigraph", Path("/java")))
     assert "us-worker-1" not in [program.name for program in plan.programs]
     assert plan.pipeline_configs["us-pipeline"].workers[0].url == "http://stores:7878"
 
@@ -367,7 +368,7 @@ def test_workers_that_were_added_or_taken_out_are_in_the_plan_and_keep_their_por
         manifests, changes = load_manifests(EXAMPLE), state.worker_changes()
         names = port_names(manifests, changes)
         ports = choose_ports(state, names, tmp_path / "reserved.json", running=running)
-        return make_plan(manifests, state, ports, oxigraph="o", java_home=Path("/java"), python="py", changes=changes)
+        return make_plan(manifests, state, ports, StorePrograms("o", Path("/java")), python="py", changes=changes)
 
     before = planned()
     first = next(worker for worker in before.topology.workers if worker.name == "uk-worker-1")
@@ -400,9 +401,7 @@ def test_a_fuseki_is_started_with_bounded_memory_and_asks_nobody(state: StateFol
     manifests = load_manifests(TWO_ENGINES)
     check_complete(manifests)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
-    plan = make_plan(
-        manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), fuseki=Path("/fuseki.jar")
-    )
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java"), fuseki=Path("/fuseki.jar")))
     us = next(program for program in plan.programs if program.name == "us-worker-1")
     assert us.url == f"http://127.0.0.1:{ports['us-worker-1']}/txlog"
     assert us.command[0] == "/java/bin/java"
@@ -428,7 +427,7 @@ def test_an_rdf4j_that_keeps_literals_is_the_same_server(state: StateFolder, tmp
         check_complete(manifests)
         ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
         files = Rdf4jFiles(Path("/server.war"), Path("/runner.jar"))
-        plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), rdf4j=files)
+        plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java"), rdf4j=files))
         us = next(program for program in plan.programs if program.name == "us-worker-1")
         commands.append((us.command, us.url, us.ready_path))
         assert [worker.engine for worker in plan.pipeline_configs["us-pipeline"].workers] == [engine]
@@ -447,7 +446,7 @@ def test_a_virtuoso_is_started_in_its_folder_with_what_makes_it_a_worker(state: 
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
     program = tmp_path / "root" / "usr" / "bin" / "virtuoso-t"
     (tmp_path / "root" / "usr" / "lib" / "x86_64-linux-gnu").mkdir(parents=True)
-    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), virtuoso=program)
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java"), virtuoso=program))
     us = next(each for each in plan.programs if each.name == "us-worker-1")
     folder, port = state.worker("us-worker-1"), ports["us-worker-1"]
     assert (us.url, us.ready_path) == (f"http://127.0.0.1:{port}", "/txlog/version")
@@ -473,7 +472,7 @@ def test_an_rdf4j_is_started_with_bounded_memory_on_a_folder_with_its_repository
     check_complete(manifests)
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests))}
     files = Rdf4jFiles(Path("/jetty.jar"), Path("/application"))
-    plan = make_plan(manifests, state, ports, oxigraph="/bin/oxigraph", java_home=Path("/java"), rdf4j=files)
+    plan = make_plan(manifests, state, ports, StorePrograms("/bin/oxigraph", Path("/java"), rdf4j=files))
     us = next(program for program in plan.programs if program.name == "us-worker-1")
     assert us.url == f"http://127.0.0.1:{ports['us-worker-1']}/rdf4j-server/repositories/txlog"
     assert us.ready_path == "/size", "it knows nothing of the URL with a slash behind it"

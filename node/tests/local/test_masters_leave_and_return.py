@@ -22,6 +22,7 @@ from txlog.config.manifest_reader import load_manifests
 from txlog.local.ports import choose_ports
 from txlog.local.process_plan import ProcessPlan, make_plan, port_names
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 from txlog.local.supervisor import Supervisor, SupervisorIntervals
 from txlog.local.supervisor_api import serve_control_api
 
@@ -93,7 +94,7 @@ async def masters(
     """The manifests' masters and links, without stores and Spark."""
     manifests = load_manifests(paths)
     ports = choose_ports(state, port_names(manifests))
-    plan = make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/nowhere"))
+    plan = make_plan(manifests, state, ports, StorePrograms("oxigraph", Path("/nowhere")))
     nodes = {node: config.model_copy(update={"workers": [], **changes}) for node, config in plan.master_configs.items()}
     topology = plan.topology.model_copy(update={"workers": []})
     programs = tuple(p for p in plan.programs if p.role in ("links", "master"))

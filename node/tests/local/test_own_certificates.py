@@ -20,6 +20,7 @@ from txlog.local.local_errors import CannotRun
 from txlog.local.local_security import prepare_security, renew_certificates
 from txlog.local.process_plan import make_plan, port_names
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 from txlog.server.main import read_config
 from txlog.telemetry.event_log import EventLog
 
@@ -70,7 +71,7 @@ def test_the_plan_speaks_tls_where_it_was_asked_for(state: StateFolder, tmp_path
     asked = manifests(tmp_path, BOTH)
     prepare_security(asked, state)
     ports = {name: 8000 + at for at, name in enumerate(port_names(asked))}
-    plan = make_plan(asked, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    plan = make_plan(asked, state, ports, StorePrograms("oxigraph", Path("/java")))
     assert sorted(plan.port_names) == sorted(ports)
     for node, config in plan.master_configs.items():
         assert config.tls_folder == config.peer_tls_folder == state.certificates / node
@@ -88,7 +89,7 @@ def test_certificates_among_masters_alone_leave_the_door_plain(state: StateFolde
     asked = manifests(tmp_path, PEERS)
     prepare_security(asked, state)
     ports = {name: 8000 + at for at, name in enumerate(port_names(asked))}
-    plan = make_plan(asked, state, ports, oxigraph="oxigraph", java_home=Path("/java"))
+    plan = make_plan(asked, state, ports, StorePrograms("oxigraph", Path("/java")))
     assert plan.master_configs["uk-1"].tls_folder is None
     assert plan.master_configs["uk-1"].peer_tls_folder is not None
     assert plan.topology.masters[0].url == "http://127.0.0.1:8000"

@@ -13,6 +13,7 @@ from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, por
 from txlog.local.repository_plan import planned_records
 from txlog.local.repository_records import RepositoryRecords, read_repositories
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 STOCK = "  repositories: [{name: Stock, workers: {replicas: 2}}]\n"
@@ -38,7 +39,7 @@ def plan_of(manifests: list[ClusterManifest], state: StateFolder) -> ProcessPlan
     check_complete(manifests)
     records = planned_records(manifests, read_repositories(state))
     ports = {name: 8000 + at for at, name in enumerate(port_names(manifests, repositories=records))}
-    return make_plan(manifests, state, ports, oxigraph="/bin/ox", java_home=Path("/java"), repositories=records)
+    return make_plan(manifests, state, ports, StorePrograms("/bin/ox", Path("/java")), repositories=records)
 
 
 def test_each_repository_has_stores_and_one_pipeline_applies_all(state: StateFolder, tmp_path: Path) -> None:

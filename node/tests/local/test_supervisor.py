@@ -25,6 +25,7 @@ from txlog.local.process_identity import ProcessIdentity, identity_of
 from txlog.local.process_plan import ProcessPlan, make_plan, port_names
 from txlog.local.process_spec import ProcessSpec
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 from txlog.local.supervisor import Supervisor, SupervisorIntervals
 from txlog.local.supervisor_api import serve_control_api
 from txlog.local.supervisor_client import SupervisorClient
@@ -70,7 +71,7 @@ def real_plan(state: StateFolder) -> ProcessPlan:
     manifests = load_manifests(EXAMPLE)
     reserved = state.root.parent / "reserved.json"
     ports = choose_ports(state, port_names(manifests), reserved)
-    return make_plan(manifests, state, ports, oxigraph="oxigraph", java_home=Path("/nowhere"))
+    return make_plan(manifests, state, ports, StorePrograms("oxigraph", Path("/nowhere")))
 
 
 def plan_of(state: StateFolder, *programs: ProcessSpec) -> ProcessPlan:
@@ -281,6 +282,7 @@ import asyncio, sys
 from pathlib import Path
 from test_supervisor import FAST, Supervisor, plan_of, program, SLEEPER
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 state = StateFolder(Path(sys.argv[1]))
 with state.locked():
     asyncio.run(Supervisor(plan_of(state, program("a", SLEEPER)), state, FAST).run(asyncio.Event()))

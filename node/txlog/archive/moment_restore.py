@@ -33,7 +33,7 @@ from txlog.backup.dataset_load import (
     refuse_unless_empty,
     start_load,
 )
-from txlog.backup.part_codec import batch_lines
+from txlog.backup.part_codec import batch_lines, tee
 from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress, report_progress
 from txlog.backup.read_lease import hold_lease
@@ -175,7 +175,7 @@ def _carry_out(
     position = Position(plan.epoch, plan.place.index, plan.place.hash)
     loading = start_load(into, position, emptying=False, again=again)
     digester = Digester()
-    load_batches(into, loading, _tee(quads.merge(), digester), None, on_progress)
+    load_batches(into, loading, tee(quads.merge(), digester.feed), None, on_progress)
     computed = digester.digest()
     execution = OrderedExecution(into, loading)
     execution.keep_graphs(sorted(quads.kept_graphs))
@@ -189,12 +189,6 @@ def _carry_out(
     expected = ExpectedContent(position, computed.quads, f"{computed.total:032x}", cluster, content)
     marker = finish_load(into, loading, expected, 1, on_progress)
     return MomentRestored(plan, marker, computed.quads, expected.digest, entries.entries, undecided)
-
-
-def _tee(pieces: Iterator[bytes], digester: Digester) -> Iterator[bytes]:
-    for piece in pieces:
-        digester.feed(piece)
-        yield piece
 
 
 def _report(entries: SpooledEntries, on_progress: ProgressCallback) -> Iterator[Sequence[SpooledEntry]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -301,20 +301,25 @@ def _is_kept(name: FileName, begins: Sequence[Node], floor: int) -> bool:
     return name.first > floor or (name.last > floor and name.start in begins)
 
 
-def find_streams(target: BackupTarget, keep: Callable[[StreamId], bool] = lambda _: True) -> list[Stream]:
-    """The streams on a target, of every cluster."""
+def find_streams(target: BackupTarget, data_center: str | None = None, cluster: str | None = None) -> list[Stream]:
+    """The streams on a target, by default of every data centre and cluster. ``cluster``: its id in hexadecimal
+    digits."""
     found: set[StreamId] = set()
     for each in target.list_nested(ROOT):
         parts = each.key.split("/")
         if len(parts) < 4:
             continue
         try:
-            cluster = bytes.fromhex(parts[1])
+            identity = StreamId(bytes.fromhex(parts[1]), parts[2])
         except ValueError:
             continue
-        if len(cluster) == CLUSTER_ID_BYTES:
-            found.add(StreamId(cluster, parts[2]))
-    return [Stream(target, each) for each in sorted(found) if keep(each)]
+        if len(identity.cluster) == CLUSTER_ID_BYTES:
+            found.add(identity)
+    return [
+        Stream(target, each)
+        for each in sorted(found)
+        if data_center in (None, each.data_center) and cluster in (None, each.cluster.hex())
+    ]
 
 
 def _node_to_json(node: Node) -> dict[str, Any]:

@@ -17,28 +17,26 @@ from txlog.backup.part_codec import batch_lines, coalesce
 from txlog.backup.pinned_snapshot import SourceWorker, read_system_graphs
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
 from txlog.backup.target import BackupTarget
-from txlog.client import MasterClient, MasterUnreachable
+from txlog.client import MasterClient
+from txlog.client.first_answer import ask_in_turn
 from txlog.model.entry import Position
-from txlog.model.errors import Unavailable
 from txlog.sparql import check_supported_terms, skolemise_lines
 from txlog.workers.digest import stream_statements
 
 
 def initial_position(masters: Sequence[MasterClient]) -> Position:
     """Position 0 of the log, while it is empty; :class:`~txlog.backup.backup_errors.LogNotEmpty` afterwards."""
-    last: MasterUnreachable | Unavailable | None = None
-    for master in masters:
-        try:
-            status = master.status()
-            if status.log.index or status.queue.transactions:
-                raise LogNotEmpty(
-                    f"{master.url} has written {status.log.index} entries already; adopt before the first one, or load "
-                    "the data as transactions: txlog load"
-                )
-            return master.log_page(0, None, 0).after
-        except (MasterUnreachable, Unavailable) as error:
-            last = error
-    raise last or Unavailable("NoMaster", "no master was named")
+
+    def ask(master: MasterClient) -> Position:
+        status = master.status()
+        if status.log.index or status.queue.transactions:
+            raise LogNotEmpty(
+                f"{master.url} has written {status.log.index} entries already; adopt before the first one, or load "
+                "the data as transactions: txlog load"
+            )
+        return master.log_page(0, None, 0).after
+
+    return ask_in_turn(masters, ask)
 
 
 def adopt(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,35 +22,21 @@ from txlog.backup.backup_writer import BackupRequest, take_backup
 from txlog.backup.catalogue import delete_backup, delete_incomplete_backups
 from txlog.backup.chain_check import check_cluster, read_cluster_id
 from txlog.backup.increment_writer import BackupTaken, take_incremental_or_full
-from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced
+from txlog.backup.pinned_snapshot import SourceWorker
 from txlog.backup.progress import ProgressCallback, no_progress
 from txlog.backup.retention import apply_retention
 from txlog.backup.target import BackupTarget, open_target
 from txlog.backup.verification import check_backup
-from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
+from txlog.backup.worker_lookup import find_worker, open_source_worker
+from txlog.client import MasterClient
 from txlog.config.process_config import BackupJobConfig
-from txlog.model.errors import NotFound, TxLogError, Unavailable
+from txlog.model.errors import TxLogError
 from txlog.telemetry.event_log import EventLog
-from txlog.workers import ADAPTERS
-from txlog.workers.http_transport import HttpTransport
 
 JOB: Final = "backup"
 """Its name in the log."""
-READ_TIMEOUT_S = 600.0
-"""Time-out of the store between two chunks of its snapshot."""
 TERMINATION_MESSAGE_MAX = 4000
 """Kubernetes truncates a termination message to so many bytes."""
-
-
-def list_workers(masters: Sequence[MasterClient]) -> list[WorkerStatus]:
-    """The workers as the first reachable master lists them."""
-    last: TxLogError | None = None
-    for master in masters:
-        try:
-            return master.workers()
-        except (MasterUnreachable, Unavailable) as error:
-            last = error
-    raise Unavailable("NoMaster", f"no master answers: {last}; see txlog status")
 
 
 def list_duties(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dict[str, Any]]]:
@@ -64,17 +50,6 @@ def list_duties(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dic
             silent.append(fault)
     if silent and len(silent) == len(masters):
         raise silent[-1]
-    return found
-
-
-def find_worker(masters: Sequence[MasterClient], name: str | None) -> WorkerStatus:
-    """The worker of that name; without a name the most advanced one."""
-    workers = list_workers(masters)
-    found = choose_most_advanced(workers) if name is None else next((w for w in workers if w.name == name), None)
-    if found is None and name is None:
-        raise Unavailable("NoWorker", "no worker of this data centre works and has a position; see txlog status")
-    if found is None:
-        raise NotFound(f"no worker is called {name}; there are {', '.join(w.name for w in workers) or 'none'}")
     return found
 
 
@@ -98,9 +73,7 @@ def run_job(config: BackupJobConfig, on_progress: ProgressCallback = no_progress
         if made is not None:
             check_cluster(made, cluster)
             return JobResult(made)
-        worker = find_worker(masters, None)
-        transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
-        source = SourceWorker(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
+        source = open_source_worker(find_worker(masters, None), masters, closing)
         retention: Retention = "held" if config.why == "split" else "normal"
         order = BackupRequest(
             cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
@@ -153,37 +126,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", choices=["full", "incremental"], help="replaces that of the configuration")
     parser.add_argument("--answer", type=Path, help="the result goes into this file, and not to standard output")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
-    try:
+
+    def run() -> dict[str, Any]:
         config = BackupJobConfig.model_validate_json(options.config.read_bytes())
         is_incremental = options.kind == "incremental" if options.kind is not None else None
         changes = {"name": options.name, "why": options.why, "incremental": is_incremental}
         config = config.model_copy(update={key: value for key, value in changes.items() if value is not None})
         done = run_job(config)
-    except TxLogError as error:
-        print_result({"error": error.name, "message": str(error)}, options.answer, job=JOB)
-        return 1
-    except KeyboardInterrupt:
-        print_result(
-            {"error": "Interrupted", "message": "ended from outside; nothing of it counts"}, options.answer, job=JOB
-        )
-        return 130
-    made = done.made
-    print_result(
-        {
+        made = done.made
+        return {
             "name": made.name,
             "position": str(made.position),
             "quads": made.quads,
             "bytes": made.stored_bytes,
-            "seconds": round(time.monotonic() - began, 3),
             **({"of": made.continues.of} if made.continues is not None else {}),
             **({"whyFull": done.why_full} if done.why_full else {}),
             "retired": done.retired,
             "leftovers": done.leftovers,
-        },
-        options.answer,
-        job=JOB,
-    )
+        }
+
+    return run_reported(run, options.answer, job=JOB, interrupted="ended from outside; nothing of it counts")
+
+
+def run_reported(run: Callable[[], dict[str, Any]], answer: Path | None, *, job: str, interrupted: str) -> int:
+    """Runs a job and prints its result, with the seconds that it took, or its error. Returns the exit code.
+    ``interrupted``: the message after SIGINT. ``answer``, ``job``: as in :func:`print_result`."""
+    began = time.monotonic()
+    try:
+        result = run()
+    except (TxLogError, OSError) as error:
+        name = error.name if isinstance(error, TxLogError) else type(error).__name__
+        print_result({"error": name, "message": str(error)}, answer, job=job)
+        return 1
+    except KeyboardInterrupt:
+        print_result({"error": "Interrupted", "message": interrupted}, answer, job=job)
+        return 130
+    print_result({**result, "seconds": round(time.monotonic() - began, 3)}, answer, job=job)
     return 0
 
 

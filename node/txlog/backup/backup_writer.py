@@ -16,21 +16,23 @@ from txlog.backup.backup_manifest import (
     MANIFEST_NAME,
     NAME_PATTERN,
     BackupManifest,
+    BackupPart,
     BackupReason,
+    ManifestIncrement,
     Retention,
     encode_manifest,
     find_format,
     to_manifest_position,
 )
 from txlog.backup.chain_check import read_undecided
-from txlog.backup.part_codec import PART_BYTES, PartWriter, coalesce, refuse_blank_nodes
+from txlog.backup.part_codec import PART_BYTES, PartWriter, coalesce, refuse_blank_nodes, tee
 from txlog.backup.pinned_snapshot import PAUSE_TIMEOUT_S, SourceWorker, open_snapshot
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress, report_progress
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import compare_digest, read_contents
 from txlog.model.entry import Position
 from txlog.model.errors import BadInput, TxLogError
-from txlog.workers.digest import digest
+from txlog.workers.digest import Digest, digest
 
 VERSION: Final = "0.1.0"
 
@@ -96,27 +98,9 @@ def write_backup(
     name = claim_name(target, order, position, started)
     with own_objects(target, name) as write:
         writer = PartWriter(write, order.part_bytes)
-        found = digest(_tee(report_progress("copying", quads_about, on_progress, pieces), writer))
-        manifest = BackupManifest(
-            format=find_format(has_base=bool(base), has_undecided=bool(undecided)),
-            base=base.hex() if base else msgspec.UNSET,
-            undecided=list(undecided) or msgspec.UNSET,
-            name=name,
-            cluster=order.cluster,
-            data_center=order.data_center,
-            worker=worker,
-            engine=engine,
-            place=to_manifest_position(position),
-            quads=found.quads,
-            graphs=sum(1 for graph in found.graphs if graph),
-            digest=f"{found.total:032x}",
-            parts=writer.finish(),
-            started=started,
-            finished=time.time(),
-            why=order.why,
-            retention=order.retention,
-            version=VERSION,
-        )
+        found = digest(tee(report_progress("copying", quads_about, on_progress, pieces), writer.feed))
+        content = BackupContent(position, found, writer.finish(), base, undecided)
+        manifest = build_manifest(name, order, worker, engine, content, started)
         if expected is not None:
             compare_digest(expected, found)
         compare_digest(
@@ -124,6 +108,48 @@ def write_backup(
         )
         write_manifest(target, manifest, write)
     return manifest
+
+
+class BackupContent(NamedTuple):
+    """``state``: of all that the backup restores. ``base``, ``undecided``: as of :func:`write_backup`. ``increment``:
+    what makes it an incremental one."""
+
+    position: Position
+    state: Digest
+    parts: list[BackupPart]
+    base: bytes
+    undecided: Sequence[str]
+    increment: ManifestIncrement | msgspec.UnsetType = msgspec.UNSET
+
+
+def build_manifest(
+    name: str, order: BackupRequest, worker: str, engine: str, content: BackupContent, started: float
+) -> BackupManifest:
+    """The manifest of a backup that ends now."""
+    base, undecided, increment = content.base, content.undecided, content.increment
+    return BackupManifest(
+        format=find_format(
+            has_base=bool(base), has_undecided=bool(undecided), is_increment=increment is not msgspec.UNSET
+        ),
+        base=base.hex() if base else msgspec.UNSET,
+        undecided=list(undecided) or msgspec.UNSET,
+        increment=increment,
+        name=name,
+        cluster=order.cluster,
+        data_center=order.data_center,
+        worker=worker,
+        engine=engine,
+        place=to_manifest_position(content.position),
+        quads=content.state.quads,
+        graphs=sum(1 for graph in content.state.graphs if graph),
+        digest=f"{content.state.total:032x}",
+        parts=content.parts,
+        started=started,
+        finished=time.time(),
+        why=order.why,
+        retention=order.retention,
+        version=VERSION,
+    )
 
 
 def claim_name(target: BackupTarget, order: BackupRequest, position: Position, started: float) -> str:
@@ -177,9 +203,3 @@ def generate_name(position: Position, why: BackupReason, at: float) -> str:
     """A unique name that sorts by index."""
     when = time.strftime("%Y%m%dt%H%M%Sz", time.gmtime(at))
     return f"{position.index:012}-{position.hash.hex()[:8]}-{why}-{when}-{secrets.token_hex(3)}"
-
-
-def _tee(pieces: Iterator[bytes], writer: PartWriter) -> Iterator[bytes]:
-    for piece in pieces:
-        writer.feed(piece)
-        yield piece

@@ -8,7 +8,8 @@ from typing import Final
 
 from txlog.backup.backup_errors import OffTheChain, OtherCluster
 from txlog.backup.backup_manifest import BackupManifest
-from txlog.client import MasterClient, MasterUnreachable
+from txlog.client import MasterClient
+from txlog.client.first_answer import ask_in_turn
 from txlog.model.entry import Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, NotFound, TxLogError, Unavailable
 
@@ -23,20 +24,18 @@ def make_chain_check(masters: Sequence[MasterClient]) -> ChainCheck:
     """A check that asks the first reachable master."""
 
     def on_chain(position: Position) -> None:
-        last: TxLogError | None = None
-        for master in masters:
-            try:
-                master.log_page(position.index, position.hash, position.index)
-                return
-            except (MasterUnreachable, Unavailable) as error:
-                last = error
-            except LogDiverged as wrong:
-                raise OffTheChain(f"{wrong}; take a backup of this branch (txlog backup list)") from wrong
-            except LogAhead as wrong:
-                raise OffTheChain(f"{wrong}; take an older backup, or wait until the log is there") from wrong
-            except LogNeedsRestore as wrong:
-                raise OffTheChain(f"{wrong}; take a newer backup (txlog backup list)") from wrong
-        raise Unavailable("NoMaster", f"no master answers whether {position} is on the log: {last}; see txlog status")
+        try:
+            ask_in_turn(
+                masters,
+                lambda master: master.log_page(position.index, position.hash, position.index),
+                f"no master answers whether {position} is on the log",
+            )
+        except LogDiverged as wrong:
+            raise OffTheChain(f"{wrong}; take a backup of this branch (txlog backup list)") from wrong
+        except LogAhead as wrong:
+            raise OffTheChain(f"{wrong}; take an older backup, or wait until the log is there") from wrong
+        except LogNeedsRestore as wrong:
+            raise OffTheChain(f"{wrong}; take a newer backup (txlog backup list)") from wrong
 
     return on_chain
 
@@ -66,17 +65,14 @@ def read_undecided(masters: Sequence[MasterClient], position: Position, wait_s: 
 
 def read_cluster_id(masters: Sequence[MasterClient]) -> str:
     """The cluster's id, from the first reachable master."""
-    last: TxLogError | None = None
-    for master in masters:
-        try:
-            found = master.status().cluster_id
-        except (MasterUnreachable, Unavailable) as error:
-            last = error
-            continue
-        if found:
-            return found
-        last = Unavailable("NotFounded", f"{master.url} belongs to no cluster yet; wait until it is founded")
-    raise last or Unavailable("NoMaster", "no master was named")
+
+    def ask(master: MasterClient) -> str:
+        found = master.status().cluster_id
+        if not found:
+            raise Unavailable("NotFounded", f"{master.url} belongs to no cluster yet; wait until it is founded")
+        return found
+
+    return ask_in_turn(masters, ask)
 
 
 def check_cluster(manifest: BackupManifest, cluster: str) -> None:

@@ -6,15 +6,15 @@ it, so the lock is released. An interrupted load leaves that mark.
 
 from __future__ import annotations
 
-import random
 import secrets
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from txlog.backup.backup_errors import LoadingLost, RestoredDiffers, WorkerLoading, WorkerNotEmpty
 from txlog.backup.part_codec import batch_lines, coalesce
-from txlog.backup.pinned_snapshot import POLL_S, read_system_graphs
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.progress import ProgressCallback, report_progress
 from txlog.backup.worker_lock import WorkerLock
 from txlog.model.entry import Position
@@ -111,10 +111,10 @@ def start_load(
             _refuse_occupied(into, found, again)
         full = found.is_occupied
         emptying = emptying or full  # from here on an interrupted load
-        token = lock.claim()
-        request = adapter.mark_unusable(found.system, loading, token) if full else adapter.begin_loading(loading, token)
-        answer = transport.send(request)
-        verdict = adapter.parse_apply_result(answer)
+        begin = (
+            partial(adapter.mark_unusable, found.system, loading) if full else partial(adapter.begin_loading, loading)
+        )
+        verdict = lock.submit(begin, "beginning to load")
         if verdict is ApplyResult.APPLIED and not full:
             return loading
         if verdict is ApplyResult.APPLIED:
@@ -122,12 +122,7 @@ def start_load(
             if not emptied.ok:
                 raise UnexpectedAnswer("emptying", emptied)
             continue
-        transport.send(adapter.release_claim(token))
-        if verdict is ApplyResult.REFUSED:
-            raise UnexpectedAnswer("beginning to load", answer)
-        # An applier changed or claimed the worker at this moment; the next iteration sees the result.
-        lock.raise_if_timed_out()
-        time.sleep(random.uniform(POLL_S / 5, POLL_S))
+        lock.pause()  # an applier changed or claimed the worker at this moment; the next iteration sees the result
 
 
 def load_batches(

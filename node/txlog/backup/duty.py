@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from txlog.backup.backup_errors import BackupFault, NoSuchBackup
-from txlog.backup.backup_job import READ_TIMEOUT_S, list_duties, list_workers, print_result
+from txlog.backup.backup_job import list_duties, run_reported
 from txlog.backup.catalogue import COMPLETE, catalogue, release_backup
 from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
 from txlog.backup.dataset_load import RestoreTarget
@@ -30,17 +30,17 @@ from txlog.backup.store_adoption import adopt_store
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.target import open_target
 from txlog.backup.unordered_marker import mark_unordered
+from txlog.backup.worker_lookup import list_workers, open_restore_target, open_source_worker
 from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup, rebuild_from_worker
 from txlog.client import JsonMarker, MasterClient, WorkerStatus
+from txlog.client.first_answer import ask_in_turn
 from txlog.config.process_config import DutyJobConfig
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 from txlog.supervision.duties import DutyKind
 from txlog.telemetry.json_log import install_json_log
 from txlog.wire.divergence_report import DivergenceFinding
-from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition
-from txlog.workers.http_transport import HttpTransport
 
 JOB: Final = "duty"
 """Its name in the log."""
@@ -58,9 +58,10 @@ def restore_worker(config: DutyJobConfig, name: str, *, discard: bool = False) -
         if found is None:
             raise NotFound(f"no worker is called {name} in {config.data_center}")
         chain, cluster = make_chain_check(masters), read_cluster_id(masters)
-        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
-        into = RestoreTarget(name, ADAPTERS[found.engine or "oxigraph"], transport)
-        shown = RejoinDiff(config.shown, _open_source(found, masters, closing)) if config.shown is not None else None
+        into = open_restore_target(found, closing)
+        shown = (
+            RejoinDiff(config.shown, open_source_worker(found, masters, closing)) if config.shown is not None else None
+        )
         if is_on_chain(into, chain):
             if shown is not None:
                 shown.abandon()
@@ -115,13 +116,11 @@ def skip_ahead(config: DutyJobConfig, name: str) -> dict[str, Any]:
     from which the masters know what it has executed (``splitRecovery: None``)."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
-        duty = next((d for _, d in list_duties(masters) if d["kind"] == "unorder" and d["worker"] == name), None)
-        found = next((w for w in list_workers(masters) if w.name == name), None)
+        duty, found = _find_duty(masters, "unorder", name)
         if duty is None or found is None:
             return {"worker": name, "already": True}
         to = Position(duty["to"]["epoch"], duty["to"]["index"], bytes.fromhex(duty["to"]["hash"]))
-        transport = closing.enter_context(HttpTransport(found.url, READ_TIMEOUT_S))
-        source = SourceWorker(name, ADAPTERS[found.engine or "oxigraph"], transport)
+        source = open_source_worker(found, (), closing)
         was = _marker_of(found.position) if found.position is not None else None
         new = mark_unordered(source, was, to)
         return {"worker": name, "way": "unordered", "index": to.index, "paths": len(new.unordered)}
@@ -131,11 +130,10 @@ def adopt_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
     """Makes the store's content the base of this cluster's log, as a person decided. Its data stays unchanged."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
-        duty = next((d for _, d in list_duties(masters) if d["kind"] == DutyKind.ADOPT and d["worker"] == name), None)
-        found = next((w for w in list_workers(masters) if w.name == name), None)
+        duty, found = _find_duty(masters, DutyKind.ADOPT, name)
         if duty is None or found is None or found.position is None:
             return {"worker": name, "already": True}
-        source = _open_source(found, masters, closing)
+        source = open_source_worker(found, masters, closing)
         cluster, first = cluster_id_bytes(read_cluster_id(masters)), first_position(masters)
         new = adopt_store(source, _marker_of(found.position), cluster, first)
         return {"worker": name, "way": "adopt", "index": new.position.index, "base": new.base.hex()}
@@ -156,14 +154,13 @@ def repair_worker(config: DutyJobConfig, name: str) -> dict[str, Any]:
     masters list that duty. The removed and added quads are saved in a file if a folder is configured."""
     with ExitStack() as closing:
         masters = _open_clients(config.masters, closing)
-        duty = next((d for _, d in list_duties(masters) if d["kind"] == "repair" and d["worker"] == name), None)
-        found = next((w for w in list_workers(masters) if w.name == name), None)
+        duty, found = _find_duty(masters, "repair", name)
         known = found.divergence if found is not None else None
         if duty is None or found is None or known is None:
             return {"worker": name, "already": True}
         chain = make_chain_check(masters)
         center, source = _find_correct_worker(config, known, masters, closing)
-        into = _open_source(found, masters, closing)
+        into = open_source_worker(found, masters, closing)
         kept: list[Path] = []
 
         def keep(taken: RepairPatch) -> None:
@@ -194,21 +191,13 @@ def _find_correct_worker(
     groups = [masters, *(_open_clients(urls, closing) for urls in config.elsewhere)]
     for group in groups:
         try:
-            workers, center = list_workers(group), _read_data_center(group)
+            workers, center = list_workers(group), ask_in_turn(group, MasterClient.status).data_center
         except TxLogError:
             continue
         found = choose_most_advanced([worker for worker in workers if f"{center}/{worker.name}" in known.right])
         if found is not None:
-            return center, _open_source(found, group, closing)
+            return center, open_source_worker(found, group, closing)
     raise Unavailable("NoWorker", f"none of {', '.join(known.right) or 'no worker'} can be copied now")
-
-
-def _read_data_center(masters: Sequence[MasterClient]) -> str:
-    """The data centre of the first reachable master."""
-    for master in masters:
-        with suppress(TxLogError):
-            return master.status().data_center
-    raise Unavailable("NoMaster", "no master answers")
 
 
 def release_split_backups(config: DutyJobConfig) -> dict[str, Any]:
@@ -236,9 +225,12 @@ def _open_clients(urls: Sequence[str], closing: ExitStack) -> list[MasterClient]
     return [closing.enter_context(MasterClient(url)) for url in urls]
 
 
-def _open_source(worker: WorkerStatus, masters: Sequence[MasterClient], closing: ExitStack) -> SourceWorker:
-    transport = closing.enter_context(HttpTransport(worker.url, READ_TIMEOUT_S))
-    return SourceWorker(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport, masters)
+def _find_duty(
+    masters: Sequence[MasterClient], kind: str, name: str
+) -> tuple[dict[str, Any] | None, WorkerStatus | None]:
+    """The open duty of this kind for a worker, and the worker."""
+    duty = next((d for _, d in list_duties(masters) if d["kind"] == kind and d["worker"] == name), None)
+    return duty, next((w for w in list_workers(masters) if w.name == name), None)
 
 
 def is_on_chain(into: RestoreTarget, chain: ChainCheck) -> bool:
@@ -261,7 +253,18 @@ def _find_live_worker(urls: Sequence[str], but: str, closing: ExitStack) -> Sour
         found = choose_most_advanced([w for w in list_workers(masters) if w.name != but])
     except TxLogError:
         return None
-    return _open_source(found, masters, closing) if found is not None else None
+    return open_source_worker(found, masters, closing) if found is not None else None
+
+
+_WAYS: Final[Mapping[str, Callable[[DutyJobConfig, str], dict[str, Any]]]] = {
+    "backup": back_up_for_duty,
+    "restore": restore_worker,
+    "unorder": skip_ahead,
+    "adopt": adopt_worker,
+    "discard": partial(restore_worker, discard=True),
+    "repair": repair_worker,
+}
+"""By the option that names the duty or the worker."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -269,42 +272,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="txlog.backup.duty", description="a duty of a data centre")
     parser.add_argument("--config", type=Path, required=True, help="a DutyJobConfig as JSON")
     ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("--backup", metavar="DUTY")
-    ways.add_argument("--restore", metavar="WORKER")
-    ways.add_argument("--unorder", metavar="WORKER")
-    ways.add_argument("--adopt", metavar="WORKER")
-    ways.add_argument("--discard", metavar="WORKER")
-    ways.add_argument("--repair", metavar="WORKER")
+    for way in _WAYS:
+        ways.add_argument(f"--{way}", metavar="DUTY" if way == "backup" else "WORKER")
     ways.add_argument("--release", action="store_true")
     parser.add_argument("--answer", type=Path, help="the result goes into this file, and not to standard output")
     options = parser.parse_args(arguments)
-    began = time.monotonic()
-    try:
+
+    def run() -> dict[str, Any]:
         config = DutyJobConfig.model_validate_json(options.config.read_bytes())
-        if options.backup:
-            result = back_up_for_duty(config, options.backup)
-        elif options.restore:
-            result = restore_worker(config, options.restore)
-        elif options.adopt:
-            result = adopt_worker(config, options.adopt)
-        elif options.discard:
-            result = restore_worker(config, options.discard, discard=True)
-        elif options.unorder:
-            result = skip_ahead(config, options.unorder)
-        elif options.repair:
-            result = repair_worker(config, options.repair)
-        else:
-            result = release_split_backups(config)
-    except (TxLogError, OSError) as error:
-        name = error.name if isinstance(error, TxLogError) else type(error).__name__
-        print_result({"error": name, "message": str(error)}, options.answer, job=JOB)
-        return 1
-    except KeyboardInterrupt:
-        result = {"error": "Interrupted", "message": "ended from outside; it is begun again"}
-        print_result(result, options.answer, job=JOB)
-        return 130
-    print_result({**result, "seconds": round(time.monotonic() - began, 3)}, options.answer, job=JOB)
-    return 0
+        for way, perform in _WAYS.items():
+            if subject := getattr(options, way):
+                return perform(config, subject)
+        return release_split_backups(config)
+
+    return run_reported(run, options.answer, job=JOB, interrupted="ended from outside; it is begun again")
 
 
 if __name__ == "__main__":

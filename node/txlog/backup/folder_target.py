@@ -40,8 +40,7 @@ class FolderTarget:
         # Two writers of one key must not write into one file.
         new = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY_SUFFIX}")
         with self._translate_errors("write", key):
-            if not self._root.is_dir():
-                raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+            self._require_root()
             self._make_folder(path.parent)
             if path.exists():
                 # Who made it may have been killed before its name was durable, or could not make it so.
@@ -66,6 +65,10 @@ class FolderTarget:
             sync_folder(path.parent)
         return created
 
+    def _require_root(self) -> None:
+        if not self._root.is_dir():
+            raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+
     def _make_folder(self, folder: Path) -> None:
         if folder == self._root or (folder in self._durable and folder.is_dir()):
             return
@@ -81,14 +84,12 @@ class FolderTarget:
                 with open(self._root / key, "rb") as file:
                     return file.read(bytes_max + 1)
             except (FileNotFoundError, NotADirectoryError):
-                if not self._root.is_dir():
-                    raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it") from None
+                self._require_root()
                 raise ObjectMissing(f"{self._root / key} is not there") from None
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         with self._translate_errors("list", prefix):
-            if not self._root.is_dir():
-                raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+            self._require_root()
             for folder in sorted(self._root.iterdir()):
                 if not folder.is_dir() or folder.is_symlink() or (not prefix and folder.name.startswith("_")):
                     continue
@@ -100,8 +101,7 @@ class FolderTarget:
 
     def list_nested(self, folder: str, after: str = "") -> Iterator[StoredObject]:
         with self._translate_errors("list", folder):
-            if not self._root.is_dir():
-                raise TargetUnreachable(f"{self._root} is no folder; make it, or mount it")
+            self._require_root()
             for parent, folders, files in os.walk(self._root / folder, onerror=_raise_unless_missing):
                 folders.sort()
                 for name in sorted(files):

@@ -5,24 +5,24 @@ paused meanwhile; a pause that is not renewed expires."""
 from __future__ import annotations
 
 import os
-import random
 import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from txlog.backup.backup_errors import OtherEngine, RepairDiffers, TooMuchDiffers, WorkerMoved
 from txlog.backup.chain_check import ChainCheck
-from txlog.backup.pinned_snapshot import POLL_S, SourceWorker, read_marker
+from txlog.backup.pinned_snapshot import POLL_S, SourceWorker, pause_worker, read_marker, resume_worker
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
 from txlog.backup.worker_lock import WorkerLock
 from txlog.client import MasterClient
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
-from txlog.model.errors import TxLogError, Unavailable
+from txlog.model.errors import TxLogError
 from txlog.model.quads import encode_quads
 from txlog.model.store_cell import StoreCell
 from txlog.wire.divergence_report import DivergenceFinding
@@ -185,15 +185,14 @@ class _PausedPair:
         self._stopped.set()
         self._thread.join()
         for each in self._workers:
-            for master in each.masters:
-                with suppress(TxLogError):
-                    master.resume_worker(each.name, why="repair")
+            resume_worker(each.masters, each.name, "repair")
 
     def pause_at(self, index: int) -> None:
         """``Unavailable`` when no master of one of them accepts the pause."""
         self._index = index
         for each in self._workers:
-            _pause(each.masters, each.name, index)
+            if each.masters:
+                pause_worker(each.masters, each.name, index, "repair")
 
     def _renew(self) -> None:
         # A client is not thread-safe.
@@ -204,7 +203,7 @@ class _PausedPair:
                 index = self._index
                 for each in self._workers if index is not None else ():
                     with suppress(TxLogError):
-                        _pause([clients[master.url] for master in each.masters], each.name, index or 0)
+                        pause_worker([clients[master.url] for master in each.masters], each.name, index or 0, "repair")
 
 
 def _align_positions(
@@ -259,16 +258,6 @@ def _compute_changes(
                 f"(txlog worker rebuild {into.name} --live)"
             )
     return copied, change
-
-
-def _pause(masters: Sequence[MasterClient], worker: str, index: int) -> None:
-    done = 0
-    for master in masters:
-        with suppress(TxLogError):
-            master.pause_worker(worker, index, why="repair")
-            done += 1
-    if masters and not done:
-        raise Unavailable("NoMaster", f"no master takes the hold of {worker}; see txlog status")
 
 
 def _find_differing_graphs(source: SourceWorker, into: SourceWorker, on_progress: ProgressCallback) -> list[str]:
@@ -350,20 +339,13 @@ def _apply_operations(
     into: SourceWorker, found: MarkerPosition, operations: Sequence[StoreOperation]
 ) -> MarkerPosition:
     """Applies all operations and a marker with a raised fence, or nothing."""
-    adapter, transport = into.adapter, into.transport
     new = found._replace(fence=found.fence + 1)
+    repair = partial(into.adapter.apply, operations, found, new, lock=LockAction.CONFIRM, release=True)
     lock = WorkerLock(into, time.monotonic() + LOCK_TIMEOUT_S)
     while True:
-        token = lock.claim()
-        request = adapter.apply(operations, found, new, lock=LockAction.CONFIRM, token=token, release=True)
-        answer = transport.send(request)
-        verdict = adapter.parse_apply_result(answer)
+        verdict = lock.submit(repair, "repairing")
         if verdict is ApplyResult.APPLIED:
             return new
-        transport.send(adapter.release_claim(token))
-        if verdict is ApplyResult.REFUSED:
-            raise UnexpectedAnswer("repairing", answer)
         if verdict is ApplyResult.MOVED:
             raise WorkerMoved(f"{into.name} moved on while it was read, although it was held; try again")
-        lock.raise_if_timed_out()
-        time.sleep(random.uniform(POLL_S / 5, POLL_S))
+        lock.pause()

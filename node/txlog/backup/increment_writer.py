@@ -10,21 +10,21 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from txlog.backup.backup_errors import BackupFault, ContentDiffers, NoIncrement
-from txlog.backup.backup_manifest import (
-    BackupManifest,
-    BackupPart,
-    ManifestIncrement,
-    find_format,
-    to_manifest_position,
+from txlog.backup.backup_manifest import BackupManifest, BackupPart, ManifestIncrement
+from txlog.backup.backup_writer import (
+    BackupContent,
+    BackupRequest,
+    build_manifest,
+    claim_name,
+    own_objects,
+    take_backup,
+    write_manifest,
 )
-from txlog.backup.backup_writer import VERSION, BackupRequest, claim_name, own_objects, take_backup, write_manifest
 from txlog.backup.catalogue import CatalogueEntry, newest_backups
 from txlog.backup.chain_check import read_undecided
 from txlog.backup.log_changes import read_changes
-from txlog.backup.part_codec import PartWriter, batch_lines, read_part
+from txlog.backup.part_codec import PartWriter, batch_lines, read_part, tee
 from txlog.backup.pinned_snapshot import SourceWorker, read_marker
 from txlog.backup.progress import ProgressCallback, no_progress, report_progress
 from txlog.backup.quad_changes import (
@@ -153,7 +153,7 @@ def _continue_backup(
         room = CHANGES_BYTES_MAX - sum(each.part_bytes for each in chain[1:])
         changes = read_changes(source.masters, before.position, marker.position, form, room, on_progress)
         passing = report_progress("reading the backup", before.quads, on_progress, read_state(target, chain))
-        exact = changes.compare_with(_feed(batch_lines(passing, PIECE_BYTES), held))
+        exact = changes.compare_with(tee(batch_lines(passing, PIECE_BYTES), held.feed))
         was = held.digest()
         compare_digest(before, was)
     except BackupFault as fault:
@@ -175,36 +175,18 @@ def _write(
     with own_objects(target, name) as write:
         parts = _write_parts(PartWriter(write, order.part_bytes), exact.added, on_progress)
         deleted_parts = _write_parts(PartWriter(write, order.part_bytes, "deleted"), exact.deleted, on_progress)
-        manifest = BackupManifest(
-            format=find_format(has_base=False, has_undecided=False, is_increment=True),
-            base=before.base_content.hex() or msgspec.UNSET,
-            undecided=list(step.undecided) or msgspec.UNSET,
-            increment=ManifestIncrement(
-                of=before.name,
-                place=before.place,
-                digest=before.digest,
-                number=before.chain_number + 1,
-                added=added.quads,
-                deleted=deleted.quads,
-                state_bytes=before.plain_bytes + count_bytes(exact.added) - count_bytes(exact.deleted),
-                deleted_parts=deleted_parts,
-            ),
-            name=name,
-            cluster=order.cluster,
-            data_center=order.data_center,
-            worker=source.name,
-            engine=source.adapter.engine,
-            place=to_manifest_position(position),
-            quads=state.quads,
-            graphs=sum(1 for graph in state.graphs if graph),
-            digest=f"{state.total:032x}",
-            parts=parts,
-            started=step.started,
-            finished=time.time(),
-            why=order.why,
-            retention=order.retention,
-            version=VERSION,
+        increment = ManifestIncrement(
+            of=before.name,
+            place=before.place,
+            digest=before.digest,
+            number=before.chain_number + 1,
+            added=added.quads,
+            deleted=deleted.quads,
+            state_bytes=before.plain_bytes + count_bytes(exact.added) - count_bytes(exact.deleted),
+            deleted_parts=deleted_parts,
         )
+        content = BackupContent(position, state, parts, before.base_content, step.undecided, increment)
+        manifest = build_manifest(name, order, source.name, source.adapter.engine, content, step.started)
         _read_back(target, name, parts, added, on_progress)
         _read_back(target, name, deleted_parts, deleted, on_progress)
         write_manifest(target, manifest, write)
@@ -228,12 +210,6 @@ def _read_back(
             f"{target.location} gives back {found.quads:,} quads of {name} with digest {found.total:032x}, written "
             f"were {written.quads:,} with {written.total:032x}; try again"
         )
-
-
-def _feed(pieces: Iterable[bytes], digester: Digester) -> Iterator[bytes]:
-    for piece in pieces:
-        digester.feed(piece)
-        yield piece
 
 
 def _lines(quads: Sequence[bytes]) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ A part holds whole lines, so each part can be read alone; each is one zstd frame
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
@@ -113,6 +113,13 @@ def coalesce(pieces: Iterator[bytes]) -> Iterator[bytes]:
             held, size = [], 0
     if held:
         yield b"".join(held)
+
+
+def tee(pieces: Iterable[bytes], feed: Callable[[bytes], object]) -> Iterator[bytes]:
+    """The same pieces, each after ``feed`` has received it."""
+    for piece in pieces:
+        feed(piece)
+        yield piece
 
 
 def batch_lines(pieces: Iterator[bytes], bytes_least: int) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from txlog.backup.backup_errors import NothingToBackUp, WorkerLoading, WorkerMoved, WorkerUnordered
 from txlog.client import MasterClient, WorkerStatus
+from txlog.client.master_client import PauseReason
 from txlog.model.errors import TxLogError, Unavailable
 from txlog.workers.adapter import Adapter, MarkerPosition, StreamTransport, SystemGraphs, Transport, WorkerDiverged
 from txlog.workers.digest import stream_statements
@@ -31,13 +32,14 @@ class SourceWorker(NamedTuple):
     masters: Sequence[MasterClient] = ()
 
 
-def pause_worker(masters: Sequence[MasterClient], worker: str, index: int) -> None:
-    """Asks all masters: a pipeline uses the nearest one that answers, which may change. At least one must accept."""
+def pause_worker(masters: Sequence[MasterClient], worker: str, index: int, why: PauseReason = "") -> None:
+    """Asks all masters: a pipeline uses the nearest one that answers, which may change. At least one must accept.
+    ``why``: as in :meth:`~txlog.client.MasterClient.pause_worker`."""
     last: TxLogError | None = None
     done = 0
     for master in masters:
         try:
-            master.pause_worker(worker, index)
+            master.pause_worker(worker, index, why=why)
             done += 1
         except TxLogError as error:
             last = error
@@ -45,11 +47,11 @@ def pause_worker(masters: Sequence[MasterClient], worker: str, index: int) -> No
         raise Unavailable("NoMaster", f"no master takes the hold of {worker}: {last}; see txlog status")
 
 
-def resume_worker(masters: Sequence[MasterClient], worker: str) -> None:
+def resume_worker(masters: Sequence[MasterClient], worker: str, why: PauseReason = "") -> None:
     """Resumes at each reachable master; a pause also ends with its master's process."""
     for master in masters:
         with suppress(TxLogError):
-            master.resume_worker(worker)
+            master.resume_worker(worker, why=why)
 
 
 def choose_most_advanced(workers: Sequence[WorkerStatus]) -> WorkerStatus | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from txlog.backup.backup_errors import NoIncrement, TargetDenied, TargetFull
@@ -26,41 +26,33 @@ DELETING_TTL_S: Final = 3600.0
 """What a killed deletion announced counts for so many seconds."""
 
 
-@contextmanager
-def hold_lease(target: BackupTarget, name: str) -> Iterator[None]:
+def hold_lease(target: BackupTarget, name: str) -> AbstractContextManager[None]:
     """Leases this existing backup until the context ends. Does nothing on a read-only target: there these credentials
     cannot delete backups either."""
-    key = _new_key(name, LEASE_PREFIX)
-    with suppress(TargetDenied, TargetFull):
-        target.write(key, b"{}\n")
-    try:
-        yield
-    finally:
-        with suppress(TxLogError):
-            target.delete([key])
+    return _put_beside(target, name, LEASE_PREFIX, TargetDenied, TargetFull)
 
 
 @contextmanager
 def hold_base(target: BackupTarget, name: str) -> Iterator[None]:
     """Leases a backup that an incremental one continues. :class:`~txlog.backup.backup_errors.NoIncrement` while it is
     being deleted. Raises what the target raises: without a lease no incremental backup is made."""
-    key = _new_key(name, LEASE_PREFIX)
-    target.write(key, b"{}\n")
-    try:
+    with _put_beside(target, name, LEASE_PREFIX):
         if is_leased(target, name, DELETING_PREFIX, DELETING_TTL_S):
             raise NoIncrement(f"{name} is being deleted")
         yield
-    finally:
-        with suppress(TxLogError):
-            target.delete([key])
+
+
+def announce_deletion(target: BackupTarget, name: str) -> AbstractContextManager[None]:
+    """Announces that this backup is deleted. On a full target nothing is written: no lease can be written there
+    either."""
+    return _put_beside(target, name, DELETING_PREFIX, TargetFull)
 
 
 @contextmanager
-def announce_deletion(target: BackupTarget, name: str) -> Iterator[None]:
-    """Announces that this backup is deleted. On a full target nothing is written: no lease can be written there
-    either."""
-    key = _new_key(name, DELETING_PREFIX)
-    with suppress(TargetFull):
+def _put_beside(target: BackupTarget, name: str, prefix: str, *accepted: type[TxLogError]) -> Iterator[None]:
+    """An object beside the backup until the context ends; none where the target refuses it with one of ``accepted``."""
+    key = f"{name}/{prefix}{secrets.token_hex(8)}.json"
+    with suppress(*accepted):
         target.write(key, b"{}\n")
     try:
         yield
@@ -75,7 +67,3 @@ def is_leased(target: BackupTarget, name: str, prefix: str = LEASE_PREFIX, ttl_s
     return any(
         each.key.startswith(start) and time.time() - each.modified < ttl_s for each in target.list_objects(f"{name}/")
     )
-
-
-def _new_key(name: str, prefix: str) -> str:
-    return f"{name}/{prefix}{secrets.token_hex(8)}.json"

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from txlog.backup.digest_file import differing_graphs, write_digests
-from txlog.backup.part_codec import coalesce
+from txlog.backup.part_codec import coalesce, tee
 from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot, read_system_graphs, resume_worker
 from txlog.client import MasterClient
 from txlog.config.atomic_file import write_atomically
@@ -160,7 +160,7 @@ class RejoinDiff:
         look = _PreemptionCheck(self._source.masters)
         left = until - time.monotonic()
         with open_snapshot(self._source, index, left, look, onward) as (_, chunks):
-            write_digests(_check_between(coalesce(chunks), look), self._path(kind))
+            write_digests(tee(coalesce(chunks), look), self._path(kind))
 
     def _compare_side(self, rejoin: RejoinView, side: str, index: int, kind: str) -> dict[str, Any]:
         """The file's name contains the view, which shows whether a data centre was compared for it."""
@@ -212,7 +212,7 @@ class _PreemptionCheck:
         self._masters = masters
         self._next_check_at = 0.0
 
-    def __call__(self, _: str = "") -> None:
+    def __call__(self, _: object) -> None:
         if time.monotonic() < self._next_check_at:
             return
         self._next_check_at = time.monotonic() + DUTY_POLL_S
@@ -222,9 +222,3 @@ class _PreemptionCheck:
                 duties += master.duties()
         if any(duty["kind"] == "backup" for duty in duties):
             raise Unavailable("OtherDuty", "a split needed a backup meanwhile")
-
-
-def _check_between(pieces: Iterator[bytes], look: Callable[[], None]) -> Iterator[bytes]:
-    for piece in pieces:
-        look()
-        yield piece

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-from txlog.backup.backup_job import READ_TIMEOUT_S, list_duties, list_workers
+from txlog.backup.backup_job import list_duties
 from txlog.backup.backup_manifest import BackupManifest, ManifestPosition, to_manifest_position
 from txlog.backup.backup_registration import register_backups
 from txlog.backup.backup_writer import BackupRequest, take_backup
@@ -18,6 +18,7 @@ from txlog.backup.catalogue import newest_backups
 from txlog.backup.chain_check import read_cluster_id
 from txlog.backup.pinned_snapshot import SourceWorker, read_marker
 from txlog.backup.target import open_target
+from txlog.backup.worker_lookup import list_workers, open_source_worker
 from txlog.client import MasterClient, WorkerStatus
 from txlog.config.process_config import DutyJobConfig, TargetConfig
 from txlog.model.errors import NotFound, OffTheLog, TxLogError, Unavailable
@@ -95,8 +96,7 @@ def _back_up_for(
             "before is on its log; restore the connection, or remove the silent members (txlog force-view)"
         )
     target = open_target(config.target)
-    transport = closing.enter_context(HttpTransport(found.worker.url, READ_TIMEOUT_S))
-    source = SourceWorker(found.worker.name, ADAPTERS[found.worker.engine or "oxigraph"], transport, masters)
+    source = open_source_worker(found.worker, masters, closing)
     made = take_backup(source, target, BackupRequest(cluster, config.data_center, "split", "held"))
     register_backups(target, masters, cluster, config.data_center)
     fresh.append(made)

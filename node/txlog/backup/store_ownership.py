@@ -8,9 +8,10 @@ from txlog.backup.backup_errors import BackupFault, LogIncomplete, StoreRefused
 from txlog.backup.chain_check import ChainCheck
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.pinned_snapshot import read_system_graphs
-from txlog.client import MasterClient, MasterUnreachable, WorkerStatus
+from txlog.client import MasterClient, WorkerStatus
+from txlog.client.first_answer import ask_in_turn
 from txlog.model.entry import Position
-from txlog.model.errors import LogNeedsRestore, TxLogError, Unavailable
+from txlog.model.errors import LogNeedsRestore
 from txlog.model.hashes import CLUSTER_ID_BYTES
 from txlog.workers.adapter import EMPTY_MARKER, MarkerPosition
 
@@ -60,15 +61,13 @@ def _refuse_other_marker(into: RestoreTarget, marker: MarkerPosition, cluster: s
 
 def first_position(masters: Sequence[MasterClient]) -> Position:
     """The position before the first entry of the log. :class:`LogIncomplete` where the log is kept from a later one."""
-    last: TxLogError | None = None
-    for master in masters:
-        try:
-            return master.log_page(0, None, 0).after
-        except LogNeedsRestore as wrong:
-            raise LogIncomplete(f"{wrong}; the log alone cannot fill a store") from wrong
-        except (MasterUnreachable, Unavailable) as error:
-            last = error
-    raise Unavailable("NoMaster", f"no master answers where the log begins: {last}; see txlog status")
+    try:
+        page = ask_in_turn(
+            masters, lambda master: master.log_page(0, None, 0), "no master answers where the log begins"
+        )
+    except LogNeedsRestore as wrong:
+        raise LogIncomplete(f"{wrong}; the log alone cannot fill a store") from wrong
+    return page.after
 
 
 def refuse_incomplete_log(

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from txlog.backup.pinned_snapshot import POLL_S, read_system_graphs
 from txlog.model.errors import Unavailable
-from txlog.workers.adapter import TAKEOVER_S, Adapter, SystemGraphs, Transport
+from txlog.workers.adapter import (
+    TAKEOVER_S,
+    Adapter,
+    ApplyResult,
+    SystemGraphs,
+    Transport,
+    UnexpectedAnswer,
+    WorkerRequest,
+)
 
 
 class LockableWorker(Protocol):
@@ -57,6 +66,25 @@ class WorkerLock:
                     return token
             self.raise_if_timed_out()
             time.sleep(POLL_S)
+
+    def submit(self, build: Callable[..., WorkerRequest], doing: str) -> ApplyResult:
+        """Sends one request with a claimed token: ``build`` makes it of its argument
+        ``token``. The claim is released unless it was
+        applied. :class:`UnexpectedAnswer` when the store refuses it; ``doing`` says what."""
+        adapter, transport = self._worker.adapter, self._worker.transport
+        token = self.claim()
+        answer = transport.send(build(token=token))
+        verdict = adapter.parse_apply_result(answer)
+        if verdict is not ApplyResult.APPLIED:
+            transport.send(adapter.release_claim(token))
+        if verdict is ApplyResult.REFUSED:
+            raise UnexpectedAnswer(doing, answer)
+        return verdict
+
+    def pause(self) -> None:
+        """Waits a moment before the next attempt; raises as :meth:`raise_if_timed_out`."""
+        self.raise_if_timed_out()
+        time.sleep(random.uniform(POLL_S / 5, POLL_S))
 
     def raise_if_timed_out(self) -> None:
         """Raises :class:`~txlog.model.errors.Unavailable` (``Locked``) after the deadline of this lock."""

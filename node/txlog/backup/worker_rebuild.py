@@ -14,7 +14,7 @@ from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.catalogue import newest_backups
 from txlog.backup.chain_check import ChainCheck
 from txlog.backup.dataset_load import ExpectedContent, RestoreTarget, finish_load, load_batches, start_load
-from txlog.backup.part_codec import coalesce, refuse_blank_nodes
+from txlog.backup.part_codec import coalesce, refuse_blank_nodes, tee
 from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot, pause_worker, read_system_graphs, resume_worker
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress
 from txlog.backup.read_lease import hold_lease
@@ -90,17 +90,11 @@ def rebuild_from_worker(
             loading = start_load(into, marker.position, emptying=True)
         made = Digester()
         pieces = refuse_blank_nodes(coalesce(chunks), source.name)
-        size = load_batches(into, loading, _feed_digester(pieces, made), total, on_progress)
+        size = load_batches(into, loading, tee(pieces, made.feed), total, on_progress)
         found = made.digest()
         total_text = f"{found.total:032x}"
         expected = ExpectedContent(marker.position, found.quads, total_text, marker.cluster, marker.base)
         return RestoreResult(finish_load(into, loading, expected, fence, on_progress), found.quads, size)
-
-
-def _feed_digester(pieces: Iterator[bytes], made: Digester) -> Iterator[bytes]:
-    for piece in pieces:
-        made.feed(piece)
-        yield piece
 
 
 def _next_fence(into: RestoreTarget) -> int:

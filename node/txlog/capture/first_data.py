@@ -13,8 +13,8 @@ from typing import IO, Final, NamedTuple
 
 import pyoxigraph as ox
 
-from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
 from txlog.backup.pinned_snapshot import choose_most_advanced
+from txlog.backup.worker_lookup import READ_TIMEOUT_S, list_workers
 from txlog.client import MasterClient, StatusResponse, WorkerStatus
 from txlog.evaluation.dataset_copy import dump_position, dump_quads
 from txlog.model.entry import Position

@@ -7,11 +7,10 @@ from typing import Any
 
 import typer
 
-from txlog.archive.stream import Stream, StreamId, find_streams
+from txlog.archive.stream import find_streams
 from txlog.archive.stream_check import StreamCheck, StreamSummary, check_stream, summarise_stream
 from txlog.backup.progress import BackupProgress
-from txlog.backup.target import BackupTarget
-from txlog.cli.archive_upkeep import ClusterIdOption, compact_archives, find_wanted, retire_archives
+from txlog.cli.archive_upkeep import ClusterIdOption, compact_archives, find_wanted, id_to_dict, retire_archives
 from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions, register
 from txlog.cli.tables import (
     colour_state,
@@ -40,11 +39,11 @@ def list_archives(
     """List the streams of a target: what is archived up to where, and what is missing. It reads no file."""
     place = target.open(local.state, data_center)
     rows: list[dict[str, Any]] = []
-    for stream in _find(place, data_center, cluster_id):
+    for stream in find_streams(place, data_center, cluster_id):
         try:
             rows.append(_summary_to_dict(summarise_stream(stream)))
         except TxLogError as error:
-            rows.append({**_id_to_dict(stream.id), "state": error.name, "message": str(error)})
+            rows.append({**id_to_dict(stream.id), "state": error.name, "message": str(error)})
     if local.json:
         show_json(rows)
         return
@@ -90,7 +89,7 @@ def check_archives(
             try:
                 result = _check_to_dict(check_stream(stream, report))
             except TxLogError as error:
-                result = {**_id_to_dict(stream.id), "sound": False, "state": error.name, "message": str(error)}
+                result = {**id_to_dict(stream.id), "sound": False, "state": error.name, "message": str(error)}
             results.append({**result, "seconds": round(time.monotonic() - began, 3)})
     if local.json:
         show_json(results)
@@ -129,17 +128,6 @@ def _show_results(results: list[dict[str, Any]]) -> None:
             err.print(f"{fault['error']}: {fault['message']}{covered}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _find(place: BackupTarget, data_center: str | None, cluster_id: str | None) -> list[Stream]:
-    def is_wanted(found: StreamId) -> bool:
-        return data_center in (None, found.data_center) and cluster_id in (None, found.cluster.hex())
-
-    return find_streams(place, is_wanted)
-
-
-def _id_to_dict(found: StreamId) -> dict[str, Any]:
-    return {"dataCenter": found.data_center, "cluster": found.cluster.hex()}
-
-
 def _summary_to_dict(found: StreamSummary) -> dict[str, Any]:
     if found.start is None:
         state, message = "NoStart", "stream.json is missing"
@@ -152,7 +140,7 @@ def _summary_to_dict(found: StreamSummary) -> dict[str, Any]:
     else:
         state, message = "Continuous", ""
     return {
-        **_id_to_dict(found.stream.id),
+        **id_to_dict(found.stream.id),
         "state": state,
         "start": found.start.index if found.start is not None else None,
         "heads": [str(head) for head in found.heads],

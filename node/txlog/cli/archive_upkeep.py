@@ -11,7 +11,7 @@ import typer
 
 from txlog.archive.archive_errors import NoArchive
 from txlog.archive.compactor import Compactor
-from txlog.archive.stream import Stream, find_streams
+from txlog.archive.stream import Stream, StreamId, find_streams
 from txlog.archive.window_plan import WindowPlan
 from txlog.archive.window_retention import find_window, retire_files
 from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions
@@ -41,7 +41,7 @@ def compact_archives(
         began = time.monotonic()
         done = Compactor(stream, EventLog("archive-compact")).run()
         counts = {name: len(files) for name, files in done._asdict().items()}
-        rows.append({**_id_to_dict(stream), **counts, "seconds": round(time.monotonic() - began, 3)})
+        rows.append({**id_to_dict(stream.id), **counts, "seconds": round(time.monotonic() - began, 3)})
     if local.json:
         show_json(rows)
         return
@@ -97,21 +97,20 @@ def find_wanted(
 ) -> Sequence[Stream]:
     """The streams that the options name. :class:`NoArchive` when there is none."""
     place = target.open(local.state, data_center)
-    found = find_streams(
-        place, lambda each: data_center in (None, each.data_center) and cluster_id in (None, each.cluster.hex())
-    )
+    found = find_streams(place, data_center, cluster_id)
     if not found:
         raise NoArchive(f"{place.location} holds no such archive; see txlog archive list")
     return found
 
 
-def _id_to_dict(stream: Stream) -> dict[str, Any]:
-    return {"dataCenter": stream.id.data_center, "cluster": stream.id.cluster.hex()}
+def id_to_dict(found: StreamId) -> dict[str, Any]:
+    """As JSON."""
+    return {"dataCenter": found.data_center, "cluster": found.cluster.hex()}
 
 
 def _plan_to_dict(stream: Stream, plan: WindowPlan) -> dict[str, Any]:
     return {
-        **_id_to_dict(stream),
+        **id_to_dict(stream.id),
         "floor": plan.floor,
         "backups": list(plan.bases),
         "files": len(plan.files) + len(plan.branches),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from txlog.cli.tables import colour_state, format_time, out, show_table
@@ -11,34 +11,40 @@ from txlog.client.responses import StatusResponse
 
 
 def print_archive(masters: Sequence[StatusResponse]) -> None:
-    """Print one line for each stream; nothing for a cluster without an archive. What a master of the stream's own data
-    centre measured counts more than what others did, and of several the longest delay."""
-    found: dict[str, tuple[tuple[bool, float], dict[str, Any]]] = {}
-    for master in masters:
-        for stream in (master.archive or {}).get("streams", ()):
-            delay_s = stream["delaySeconds"]
-            rank = (stream["dataCenter"] == master.data_center, -1.0 if delay_s is None else delay_s)
-            name = stream["dataCenter"]
-            if name not in found or rank > found[name][0]:
-                found[name] = (rank, stream)
+    """Print one line for each stream; nothing for a cluster without an archive."""
+    found = longest_delays(masters, lambda master: (master.archive or {}).get("streams", ()))
     if found:
         out.print()
         show_table(
             ["ARCHIVE", "STATE", "ARCHIVED", "VERIFIED", "DELAY", "GAPS", "REPORTED", ""],
-            [_row(name, stream) for name, (_, stream) in sorted(found.items())],
+            [_row(name, stream) for name, stream in found.items()],
         )
 
 
+def longest_delays(
+    masters: Sequence[StatusResponse], reports_of: Callable[[StatusResponse], Iterable[dict[str, Any]]]
+) -> dict[str, dict[str, Any]]:
+    """One report for each data centre, by its name. What a master of that data centre measured counts more than what
+    others did, and of several the longest delay."""
+    found: dict[str, tuple[tuple[bool, float], dict[str, Any]]] = {}
+    for master in masters:
+        for each in reports_of(master):
+            delay_s, name = each["delaySeconds"], each["dataCenter"]
+            rank = (name == master.data_center, -1.0 if delay_s is None else delay_s)
+            if name not in found or rank > found[name][0]:
+                found[name] = (rank, each)
+    return {name: report for name, (_, report) in sorted(found.items())}
+
+
 def _row(name: str, stream: dict[str, Any]) -> tuple[Any, ...]:
-    delay_s, reported_at = stream["delaySeconds"], stream["reportedAt"]
     losses = f"; {stream['losses']} losses" if stream["losses"] else ""
     return (
         name,
         colour_state(stream["state"]),
         *(each["index"] if each else "" for each in (stream["archived"], stream["verified"])),
-        "" if delay_s is None else f"{delay_s:.1f} s",
+        format_seconds(stream["delaySeconds"]),
         f"{stream['gaps'] or ''}{losses}",
-        "never" if reported_at is None else f"{max(0.0, time.time() - reported_at):.0f} s ago",
+        format_age(stream["reportedAt"]),
         stream["error"],
     )
 
@@ -84,10 +90,16 @@ def _rehearsal_row(name: str, found: dict[str, Any]) -> tuple[Any, ...]:
         format_time(last["at"]),
         format_time(found["lastGoodAt"]) if found["lastGoodAt"] else "never",
         last["index"] or "",
-        *(_seconds(last[field]) for field in ("rpoSeconds", "rtoWritesSeconds", "rtoReadsSeconds")),
+        *(format_seconds(last[field]) for field in ("rpoSeconds", "rtoWritesSeconds", "rtoReadsSeconds")),
         last["message"],
     )
 
 
-def _seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
+    """With one decimal; empty where it is not known."""
     return "" if value is None else f"{value:.1f} s"
+
+
+def format_age(at: float | None) -> str:
+    """How long ago that was, in seconds since 1970; None: never."""
+    return "never" if at is None else f"{max(0.0, time.time() - at):.0f} s ago"

@@ -32,9 +32,15 @@ from txlog.backup import (
     take_incremental_or_full,
 )
 from txlog.backup.backup_chain import order_deletions
-from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker, list_workers
 from txlog.backup.backup_registration import register_backups
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
+from txlog.backup.worker_lookup import (
+    READ_TIMEOUT_S,
+    find_worker,
+    list_workers,
+    open_restore_target,
+    open_source_worker,
+)
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
 from txlog.cli.repository_scope import RepositoryOption, find_repository, nested_name
@@ -44,12 +50,13 @@ from txlog.cli.tables import (
     describe_undecided,
     format_size,
     format_time,
+    print_answer,
     print_line,
     show_json,
     show_table,
     warn,
 )
-from txlog.cli.worker_access import find_worker_by_name, open_restore_target, open_source_worker, progress_bars
+from txlog.cli.worker_access import find_worker_by_name, progress_bars
 from txlog.config.units import parse_duration
 from txlog.model.errors import BadInput, TxLogError
 from txlog.workers import ADAPTERS
@@ -140,10 +147,8 @@ def merge_backups(
     with progress_bars(local.json) as progress:
         made = merge_chain(place, name, BackupRequest("", "", "manual", name=as_), progress)
     seconds = time.monotonic() - began
-    if local.json:
-        show_json({**manifest_to_dict(made), "merged": name, "seconds": round(seconds, 3)})
-    else:
-        print_line(_describe_made(made, seconds))
+    result = {**manifest_to_dict(made), "merged": name, "seconds": round(seconds, 3)}
+    print_answer(local.json, result, _describe_made(made, seconds))
 
 
 @register(app, "adopt")
@@ -303,10 +308,7 @@ def delete_backups(
             release_backup(place, name)
         delete_backup(place, name)
         gone.append(name)
-    if local.json:
-        show_json({"deleted": gone})
-    else:
-        print_line(f"deleted: {', '.join(gone) or 'nothing'}")
+    print_answer(local.json, {"deleted": gone}, f"deleted: {', '.join(gone) or 'nothing'}")
 
 
 def _in_order(place: BackupTarget, names: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 import typer
 from pyoxigraph import NamedNode
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TaskProgressColumn, TimeElapsedColumn
 
 from txlog.backup import BackupTarget, open_target, read_cluster_id
 from txlog.bulk.bulk_errors import NoRoom, NotReady, TooLate
@@ -41,9 +41,19 @@ from txlog.bulk.load_run import (
 from txlog.bulk.load_writer import build_manifest, stage_load, write_parts
 from txlog.cli.bulk_sources import SourceProgress, read_source
 from txlog.cli.cli_cluster import CliCluster, find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, register
+from txlog.cli.options import ClusterOptions, YesOption, confirm, register
 from txlog.cli.rdf_chunks import RdfSource, open_source
-from txlog.cli.tables import colour_state, err, format_size, format_time, print_line, show_json, show_table, warn
+from txlog.cli.tables import (
+    colour_state,
+    format_size,
+    format_time,
+    open_progress,
+    print_answer,
+    print_line,
+    show_json,
+    show_table,
+    warn,
+)
 from txlog.client import MasterClient
 from txlog.client.bulk_calls import BulkCalls, BulkWorker
 from txlog.config.process_config import DutyJobConfig
@@ -143,9 +153,7 @@ def _open_setting(found: CliCluster, closing: ExitStack) -> _Setting:
     _refuse_others(found, [each.node for each in topology.masters])
     places = []
     for name, urls in found.data_centers.items():
-        masters = [BulkCalls(url) for url in urls]
-        for master in masters:
-            closing.callback(master.close)
+        masters: list[BulkCalls] = [closing.enter_context(BulkCalls(url)) for url in urls]
         workers = [each.name for each in topology.workers if each.data_center == name and each.managed]
         target = _target_of(found.state, name)
         places.append(_Place(name, masters, target, cluster, [found.state.worker(each) for each in workers]))
@@ -351,14 +359,7 @@ def _read_all(
 
 @contextmanager
 def _bar(text: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
+    with open_progress(quiet, TaskProgressColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)
 
@@ -369,11 +370,9 @@ def _show_dry_run(opened: Sequence[RdfSource], graph: str | None, setting: _Sett
     progress.raise_errors()
     _refuse_full_disks(setting.places, plain)
     targets = {place.name: place.target.location for place in setting.places}
-    if json:
-        show_json({"quads": progress.quads, "bytes": plain, "targets": targets})
-        return
     where = ", ".join(f"{location} ({name})" for name, location in targets.items())
-    print_line(f"{progress.quads:,} quads, {format_size(plain)} of N-Quads, would go to {where}; nothing was loaded")
+    text = f"{progress.quads:,} quads, {format_size(plain)} of N-Quads, would go to {where}; nothing was loaded"
+    print_answer(json, {"quads": progress.quads, "bytes": plain, "targets": targets}, text)
 
 
 def _show_loaded(
@@ -471,8 +470,7 @@ def abort_load(
         setting = _open_setting(find_cluster(cluster), closing)
         home = setting.places[0].folder(load)
         home.read_request()
-        if not yes and not cluster.json:
-            typer.confirm(f"abort the load {load}?", abort=True)
+        confirm(yes or cluster.json, f"abort the load {load}?")
         decision = home.decide("abort", time.time())
         if decision.decision == "commit":
             raise TooLate(
@@ -480,7 +478,4 @@ def abort_load(
             )
         give_up([BulkSite(place.name, place.masters, place.folder(load)) for place in setting.places], load)
         deleted = sum(place.folder(load).delete_parts() for place in setting.places)
-    if cluster.json:
-        show_json({"id": load, "deleted": deleted})
-    else:
-        print_line(f"{load} is aborted; {deleted} objects were deleted")
+    print_answer(cluster.json, {"id": load, "deleted": deleted}, f"{load} is aborted; {deleted} objects were deleted")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,17 +20,21 @@ import pyoxigraph
 from pyoxigraph import RdfFormat
 
 from txlog.bulk.bulk_errors import BulkSyntax, SourceChanged
-from txlog.cli.rdf_chunks import RdfSource, rewrite_small_xml, serialise_quads
+from txlog.cli.rdf_chunks import (
+    LINE_FORMATS,
+    RdfSource,
+    counted_names,
+    rename_blank_nodes,
+    rewrite_small_xml,
+    serialise_quads,
+)
 from txlog.model.errors import BadInput
 from txlog.sparql import check_supported_terms, skolemise_lines
-from txlog.sparql.skolem_iris import SKOLEM_PREFIX
 
 ERRORS_SHOWN: Final = 20
 BLOCK_BYTES: Final = 1 << 20
 QUADS_AT_A_TIME: Final = 10_000
-_LINE_FORMATS: Final = (RdfFormat.N_TRIPLES, RdfFormat.N_QUADS)
 _GRAPH_FORMATS: Final = (RdfFormat.N_QUADS, RdfFormat.TRIG)
-_TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 
 
 @dataclass
@@ -88,7 +91,7 @@ def read_source(
         text = whole
         if source.gzipped:
             text = cast("IO[bytes]", closing.enter_context(gzip.open(whole, "rb")))
-        read = _read_lines if source.rdf_format in _LINE_FORMATS else _read_document
+        read = _read_lines if source.rdf_format in LINE_FORMATS else _read_document
         try:
             for piece in read(source, text, stem, graph, progress):
                 progress.quads += piece.count(b"\n")
@@ -147,14 +150,7 @@ def _canonical(source: RdfSource, lines: bytes, stem: bytes, graph: str | None) 
 def _read_document(
     source: RdfSource, file: IO[bytes], stem: bytes, graph: str | None, progress: SourceProgress
 ) -> Iterator[bytes]:
-    names: dict[bytes, bytes] = {}  # the parser draws labels for [], so these are counted as they come
-
-    def name(found: re.Match[bytes]) -> bytes:
-        term = found[0]
-        if not term.startswith(b"_:"):
-            return term
-        return names.setdefault(term, b"<%s%s:%d>" % (SKOLEM_PREFIX.encode(), stem, len(names)))
-
+    name_of = counted_names(stem.decode())
     try:
         document = rewrite_small_xml(source, file)
         text = file if document is None else document.text
@@ -163,7 +159,7 @@ def _read_document(
             lines = serialise_quads(some, graph)
             lines = lines if document is None else b"".join(map(document.restore, lines.splitlines(keepends=True)))
             check_supported_terms(lines)
-            yield _TERMS.sub(name, lines) if b"_:" in lines else lines
+            yield rename_blank_nodes(lines, name_of)
     except (SyntaxError, BadInput, ValueError) as error:
         progress.note(source.name, getattr(error, "lineno", None) or 0, _column(error), _reason(error))
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from txlog.backup.worker_lookup import TransportFactory
 from txlog.cli.options import ClusterOptions
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.client.ca_trust import CA_FILE
+from txlog.client.connection import MasterConnection
 from txlog.client.credentials import TOKEN_FILE
+from txlog.client.json_calls import JsonCalls
 from txlog.local.local_errors import NotRunning
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
@@ -26,8 +29,6 @@ SURVEY_TIMEOUT_S = 5.0
 
 ClientFactory = Callable[[str, float], MasterClient]
 """From a URL and the seconds that an answer may take."""
-TransportFactory = Callable[[str, float], HttpTransport]
-"""From the URL of a worker and the seconds that an answer may take."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,16 @@ class CliCluster:
                 return url, answer.node
         raise NotFound("no master answers that stays; " + "; ".join(silent))
 
-    def open_masters(self, data_center: str | None, closing: ExitStack) -> tuple[str, list[MasterClient]]:
-        """A data centre's name (by default the first) and clients of its masters, which ``closing`` closes."""
-        name = data_center or next(iter(self.data_centers))
+    def find_data_center(self, name: str | None) -> str:
+        """The data centre of this name, by default the first one."""
+        name = name or next(iter(self.data_centers))
         if name not in self.data_centers:
             raise BadInput(f"--data-center {name}: there are {', '.join(self.data_centers)}")
+        return name
+
+    def open_masters(self, data_center: str | None, closing: ExitStack) -> tuple[str, list[MasterClient]]:
+        """A data centre's name (by default the first) and clients of its masters, which ``closing`` closes."""
+        name = self.find_data_center(data_center)
         return name, [
             closing.enter_context(self.open_client(url, REQUEST_TIMEOUT_S)) for url in self.data_centers[name]
         ]
@@ -93,6 +99,14 @@ def ask_each(
             except TxLogError as error:
                 found[name] = error
     return found
+
+
+def request_once(cluster: CliCluster, method: str, path: str, body: object, timeout_s: float) -> Any:
+    """The JSON of the answer to one request, of the first master that answers at all. ``body``: None sends none. Only a
+    GET is repeated."""
+    url = cluster.ask_first(lambda master: (master.status(), master.url)[1])
+    with closing(MasterConnection(url, timeout_s=timeout_s)) as connection:
+        return JsonCalls(connection).call(method, path, object, body=body, repeatable=method == "GET")
 
 
 def find_cluster(options: ClusterOptions) -> CliCluster:
@@ -124,7 +138,7 @@ def local_cluster(state: Path) -> CliCluster:
         raise NotRunning(folder.root)
     use_credentials(folder)
     topology = folder.topology()
-    return CliCluster({dc: [m.url for m in topology.masters_of(dc)] for dc in topology.data_centers}, folder)
+    return CliCluster({dc: topology.master_urls(dc) for dc in topology.data_centers}, folder)
 
 
 def use_credentials(folder: StateFolder) -> None:

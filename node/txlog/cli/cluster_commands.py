@@ -22,7 +22,7 @@ from txlog.cli.change_sets_view import print_change_sets
 from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, SuccessionOptions, register
-from txlog.cli.tables import colour_state, err, format_time, out, show_json, show_table
+from txlog.cli.tables import colour_state, err, format_time, out, print_answer, show_json, show_table
 from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
 from txlog.local.daemon_control import ended_supervisor, start_daemon, stop_daemon, wait_ready, wait_repositories
@@ -31,13 +31,10 @@ from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
 from txlog.model.errors import BadInput, TxLogError
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add ``up``, ``down`` and ``status``."""
-    for command in (up, down, status):
-        register(app)(command)
+app = typer.Typer()
 
 
+@register(app)
 def up(
     paths: Annotated[
         list[Path],
@@ -133,9 +130,7 @@ def _wait_until_ready(folder: StateFolder, wait: float, quiet: bool) -> None:
 
     def is_process_ready(process: dict[str, Any]) -> bool:
         pipeline = process["role"] == "pipeline"
-        return is_ready(
-            process, [m.url for m in folder.topology().masters_of(process["dataCenter"])] if pipeline else ()
-        )
+        return is_ready(process, folder.topology().master_urls(process["dataCenter"]) if pipeline else ())
 
     until = time.monotonic() + wait
     if quiet:
@@ -154,6 +149,7 @@ def _wait_until_ready(folder: StateFolder, wait: float, quiet: bool) -> None:
     wait_repositories(folder, until - time.monotonic())
 
 
+@register(app)
 def down(
     purge: Annotated[bool, typer.Option(help="also delete the state folder, with all data of this cluster")] = False,
     *,
@@ -168,13 +164,12 @@ def down(
         raise CannotRun(f"the supervisor of {folder.root} does not end; see {folder.log('supervisor')}")
     if purge:
         folder.purge()
-    if local.json:
-        show_json({"ended": ended, "purged": purge})
-    else:
-        result = "ended" if ended else "nothing ran"
-        out.print(f"{result}; {folder.root} is removed" if purge else f"{result}; the data stays in {folder.root}")
+    data = f"{folder.root} is removed" if purge else f"the data stays in {folder.root}"
+    result = {"ended": ended, "purged": purge}
+    print_answer(local.json, result, f"{'ended' if ended else 'nothing ran'}; {data}")
 
 
+@register(app)
 def status(cluster: ClusterOptions) -> None:
     """Show the state of processes, masters and workers."""
     show_status(find_cluster(cluster), cluster.json)

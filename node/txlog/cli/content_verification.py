@@ -15,8 +15,9 @@ from typing import ClassVar, Final
 
 from txlog.apply import Digest, digest
 from txlog.backup.pinned_snapshot import pause_worker, resume_worker
-from txlog.cli.cli_cluster import TransportFactory
+from txlog.backup.worker_lookup import TransportFactory
 from txlog.client import MasterClient, WorkerStatus
+from txlog.client.first_answer import ask_in_turn
 from txlog.model.errors import Refused, TxLogError, Unavailable
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition, fingerprint_family
@@ -80,7 +81,7 @@ def compare_contents(
         held = [
             PausedWorker(name, worker, group, open_transport)
             for name, group in masters.items()
-            for worker in _list_workers(name, group)
+            for worker in ask_in_turn(group, MasterClient.workers, f"no master of {name} answers")
         ]
         if not held:
             raise Refused("the masters know no worker; see txlog worker list")
@@ -96,16 +97,6 @@ def compare_contents(
             for each, found in zip(held, pool.map(digest, streams), strict=True):
                 each.digest = found
     return ContentComparison(index, held, _compare_digests(held))
-
-
-def _list_workers(name: str, group: list[MasterClient]) -> list[WorkerStatus]:
-    last: TxLogError | None = None
-    for master in group:
-        try:
-            return master.workers()
-        except TxLogError as error:
-            last = error
-    raise Unavailable("NoMaster", f"no master of {name} answers: {last}")
 
 
 def _stable_index(masters: dict[str, list[MasterClient]]) -> int:

@@ -7,15 +7,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import DownloadColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from txlog.cli import bulk_loader
 from txlog.cli.bulk_loader import BulkLoader
@@ -23,16 +15,13 @@ from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.content_verification import PausedWorker, compare_contents
 from txlog.cli.options import ClusterOptions, register
 from txlog.cli.rdf_chunks import open_source
-from txlog.cli.tables import Row, colour_state, err, out, show_json, show_table
+from txlog.cli.tables import Row, colour_state, err, open_progress, out, show_json, show_table
 from txlog.model.durability import Durability
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add ``load`` and ``verify``."""
-    register(app)(load)
-    register(app, "verify")(run_verify)
+app = typer.Typer()
 
 
+@register(app)
 def load(
     sources: Annotated[list[str], typer.Argument(metavar="FILE|URL...", help="nt, nq, ttl, trig, n3 or rdf; also .gz")],
     batch: Annotated[int, typer.Option(min=1, max=100_000, help="quads per transaction")] = 1000,
@@ -51,7 +40,8 @@ def load(
     done = []
     for name in sources:
         began = time.monotonic()
-        with open_source(name, form) as source, _progress_bar(cluster.json) as bar:
+        columns = (TaskProgressColumn(), DownloadColumn(), TextColumn("{task.fields[quads]}"))
+        with open_source(name, form) as source, open_progress(cluster.json, *columns) as bar:
             task = bar.add_task(name, total=source.size, quads="")
 
             found = loader.load(source, _progress_callback(bar, task))
@@ -77,20 +67,7 @@ def _progress_callback(bar: Progress, task: TaskID) -> Callable[[bulk_loader.Loa
     return lambda made: bar.update(task, completed=made.offset, quads=f"{made.quads:,} quads")
 
 
-def _progress_bar(quiet: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[quads]}"),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=quiet or not err.is_terminal,
-    )
-
-
+@register(app, "verify")
 def run_verify(
     wait: Annotated[float, typer.Option(help="seconds until every worker must be at the index")] = 60.0,
     *,

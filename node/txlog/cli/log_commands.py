@@ -12,8 +12,8 @@ import typer
 
 from txlog.cli.changes_view import watch_changes
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, MasterOption, StateOption, YesOption, register
-from txlog.cli.tables import format_cell, out, show_json, show_table
+from txlog.cli.options import ClusterOptions, MasterOption, StateOption, YesOption, confirm, register
+from txlog.cli.tables import format_cell, print_answer, show_json, show_table
 from txlog.client import FeedFollower, MasterClient
 from txlog.local.state_folder import DEFAULT_FOLDER
 from txlog.model.entry_effects import find_effects
@@ -30,6 +30,7 @@ from txlog.wire.change_feed import (
 )
 from txlog.wire.log_page import KIND_NAMES, LogPage, PageEntry
 
+app = typer.Typer()
 LIMIT_MAX = 100_000
 HOUR_MS = 3600 * 1000
 
@@ -65,13 +66,7 @@ _MEDIA_TYPES = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``log``, ``skip`` and ``watch``."""
-    register(app, "log")(show_log)
-    register(app)(skip)
-    register(app)(watch)
-
-
+@register(app, "log")
 def show_log(
     after: Annotated[
         int | None, typer.Option(min=0, help="only entries above this index", show_default="the last ones")
@@ -140,6 +135,7 @@ def _entry_to_dict(entry: PageEntry) -> dict[str, Any]:
     }
 
 
+@register(app)
 def skip(
     txid: Annotated[str, typer.Argument(help="id of the transaction, such as uk-1.00c0ffee00c0ffee.42")],
     yes: YesOption = False,
@@ -149,13 +145,9 @@ def skip(
     """Make every worker skip a transaction that it refuses. Its entry stays in the log, permanently without effect."""
     parse_txid(txid)
     masters = find_cluster(cluster)
-    if not yes:
-        typer.confirm(f"{txid} will have no effect on any worker, ever. Skip it?", abort=True)
+    confirm(yes, f"{txid} will have no effect on any worker, ever. Skip it?")
     answer = masters.ask_first(lambda client: client.skip(txid))
-    if cluster.json:
-        show_json(answer)
-    else:
-        out.print(f"{txid} is passed over once that is stable: {format_cell(answer)}")
+    print_answer(cluster.json, answer, f"{txid} is passed over once that is stable: {format_cell(answer)}")
 
 
 def describe_inexpressible(event: FeedEvent) -> str:
@@ -171,6 +163,7 @@ def describe_inexpressible(event: FeedEvent) -> str:
     )
 
 
+@register(app)
 def watch(
     start: Annotated[
         str,

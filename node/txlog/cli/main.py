@@ -37,7 +37,6 @@ from txlog.cli import (
 )
 from txlog.cli.tables import err
 from txlog.model.errors import TxLogError
-from txlog.workers.virtuoso import PROCEDURES
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,10 +56,12 @@ for module in (
     peer_commands,
     rejoin_commands,
     rehearsal_commands,
-    synchro_commands,
     top_commands,
 ):
-    module.add_to(app)
+    app.add_typer(module.app)  # without a name: its commands are the root's
+app.add_typer(worker_commands.worker_app, name="worker")
+app.add_typer(peer_commands.peer_app, name="peer")
+app.add_typer(synchro_commands.synchro_app, name="synchro")
 app.add_typer(backup_commands.app, name="backup")
 app.add_typer(bulk_commands.app, name="bulk")
 app.add_typer(archive_commands.app, name="archive")
@@ -70,12 +71,6 @@ app.add_typer(link_commands.app, name="link")
 app.add_typer(site_commands.app, name="site")
 app.add_typer(journal_commands.journal_app, name="journal")
 app.add_typer(user_commands.user_app, name="user")
-
-
-@app.command("virtuoso-sql")
-def virtuoso_sql() -> None:
-    """Print the SQL that prepares a Virtuoso as a worker, for `isql-vt HOST:PORT dba PASSWORD`. It is repeatable."""
-    typer.echo(PROCEDURES.read_text(), nl=False)
 
 
 def _print_version(wanted: bool) -> None:

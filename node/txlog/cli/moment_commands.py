@@ -20,11 +20,11 @@ from txlog.archive.moment_restore import (
     restore_to_moment,
 )
 from txlog.archive.restore_plan import EntryFacts, RestorePlan
-from txlog.archive.stream import Stream, StreamId, find_streams
+from txlog.archive.stream import Stream, find_streams
 from txlog.archive.stream_reader import StreamReader
 from txlog.archive.window_retention import hold_stream
 from txlog.backup import BackupTarget, RestoreTarget
-from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
+from txlog.backup.worker_lookup import READ_TIMEOUT_S, list_workers
 from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, MomentOptions, TargetOptions
 from txlog.cli.tables import (
@@ -89,11 +89,7 @@ def run_moment_restore(
 def find_stream(place: BackupTarget, data_center: str | None, cluster: str | None) -> Stream:
     """The one archive on a target that fits: of a data centre, and of a cluster by its id in hexadecimal digits.
     :class:`NoArchive` for none, :class:`BadInput` for several."""
-
-    def is_wanted(found: StreamId) -> bool:
-        return data_center in (None, found.data_center) and cluster in (None, found.cluster.hex())
-
-    streams = find_streams(place, is_wanted)
+    streams = find_streams(place, data_center, cluster)
     if not streams:
         raise NoArchive(f"{place.location} holds no such archive; see txlog archive list")
     if len(streams) > 1:

@@ -30,6 +30,12 @@ YesOption = Annotated[bool, typer.Option("--yes", help="do not ask for confirmat
 DataCenterOption = Annotated[str | None, typer.Option("--data-center", help="default: the first one")]
 
 
+def confirm(yes: bool, question: str) -> None:
+    """Asks on the terminal, unless ``yes``; another answer ends the command with exit code 1."""
+    if not yes:
+        typer.confirm(question, abort=True)
+
+
 @dataclass(frozen=True)
 class LocalOptions:
     """The state folder of a cluster on this machine, and the form of the output."""
@@ -80,9 +86,9 @@ class TargetOptions:
         folder = StateFolder(state)
         names = [data_center] if data_center else folder.topology().data_centers if folder.exists else []
         for name in names:
-            path = folder.backup(name)
-            if path.is_file():
-                return BackupJobConfig.model_validate_json(path.read_bytes()).target
+            job = _backup_job(folder, name)
+            if job is not None:
+                return job.target
         raise BadInput(
             "no target: the manifest has no spec.backup; name one with --target FOLDER or s3://BUCKET/PREFIX"
         )
@@ -90,20 +96,15 @@ class TargetOptions:
     def is_of_manifest(self, state: Path, data_center: str) -> bool:
         """Whether the options name the target of the data centre's manifest, as far as the state folder knows it. What
         lies elsewhere must not replace what the masters know of that target."""
-        path = StateFolder(state).backup(data_center)
-        if not path.is_file():
-            return False
-        if self.target is None:
-            return True
-        known = open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
-        return known.location == open_target(self.to_config(self.target)).location
+        job = _backup_job(StateFolder(state), data_center)
+        if job is None or self.target is None:
+            return job is not None
+        return open_target(job.target).location == open_target(self.to_config(self.target)).location
 
     def chain_max(self, state: Path, data_center: str) -> int:
         """How many incremental backups may follow a full one, as the data centre's manifest says."""
-        path = StateFolder(state).backup(data_center)
-        if not path.is_file():
-            return INCREMENTS_DEFAULT
-        return BackupJobConfig.model_validate_json(path.read_bytes()).chain
+        job = _backup_job(StateFolder(state), data_center)
+        return job.chain if job is not None else INCREMENTS_DEFAULT
 
     def to_config(self, text: str) -> TargetConfig:
         """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""
@@ -118,6 +119,20 @@ class TargetOptions:
         if "://" in text:
             raise BadInput(f"--target {text}: expected a folder or s3://BUCKET/PREFIX")
         return FolderConfig(folder=Path(text))
+
+
+def _backup_job(folder: StateFolder, data_center: str) -> BackupJobConfig | None:
+    """As the data centre's manifest has it; None where the state folder does not know it."""
+    path = folder.backup(data_center)
+    return BackupJobConfig.model_validate_json(path.read_bytes()) if path.is_file() else None
+
+
+def _refuse_all(options: object, needed: str) -> None:
+    """:class:`BadInput` that names the first of these options that is given; what it needs is missing."""
+    given = [name for name, value in vars(options).items() if value]
+    if given:
+        option = "cluster" if given[0] == "cluster_id" else given[0].rstrip("_").replace("_", "-")
+        raise BadInput(f"--{option} needs {needed}")
 
 
 @dataclass(frozen=True)
@@ -160,10 +175,8 @@ class MomentOptions:
 
     def refuse_without_moment(self) -> None:
         """:class:`BadInput` for options that have a meaning with ``--to`` alone."""
-        given = [name for name, value in vars(self).items() if value]
-        if given and self.to is None:
-            option = "cluster" if given[0] == "cluster_id" else given[0].replace("_", "-")
-            raise BadInput(f"--{option} needs --to MOMENT")
+        if self.to is None:
+            _refuse_all(self, "--to MOMENT")
 
 
 @dataclass(frozen=True)
@@ -228,10 +241,8 @@ class SuccessionOptions:
 
     def refuse_without_archive(self) -> None:
         """:class:`BadInput` for options that have a meaning with ``--from-archive`` alone."""
-        given = [name for name, value in vars(self).items() if value]
-        if given and self.from_archive is None:
-            option = "cluster" if given[0] == "cluster_id" else given[0].rstrip("_").replace("_", "-")
-            raise BadInput(f"--{option} needs --from-archive TARGET")
+        if self.from_archive is None:
+            _refuse_all(self, "--from-archive TARGET")
 
     def open(self, target: str) -> BackupTarget:
         """The archive, or the target of its backups."""

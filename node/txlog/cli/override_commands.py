@@ -8,22 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from txlog.cli.cli_cluster import CliCluster, find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, register
+from txlog.cli.options import ClusterOptions, YesOption, confirm, register
 from txlog.cli.tables import print_answer, warn
 from txlog.client import MasterClient, MasterUnreachable
 from txlog.model.errors import NotFound, Refused, TxLogError, Unavailable
 from txlog.model.master_state import MasterState
 
+app = typer.Typer()
 POLL_INTERVAL_S = 0.2
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``bootstrap``, with its former name ``found``, and ``force-view``."""
-    register(app)(bootstrap)
-    register(app, "found", hidden=True, deprecated=True)(bootstrap)
-    register(app)(force_view)
-
-
+@register(app, "found", hidden=True, deprecated=True)  # its former name
+@register(app)
 def bootstrap(
     member: Annotated[list[str], typer.Option("--member", help="a master of the first view")],
     forget: Annotated[
@@ -47,10 +43,7 @@ def bootstrap(
         warn(line, "")
     if lost and not forget:
         raise Refused("a log would be forgotten; bring a journal back, or say --forget")
-    if not yes:
-        typer.confirm(
-            f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?", abort=True
-        )
+    confirm(yes, f"This bootstraps the cluster with {', '.join(member)}. It cannot be undone. Continue?")
     refused: TxLogError | None = None
     for url in masters:
         with MasterClient(url, timeout_s=10.0) as client:
@@ -81,6 +74,7 @@ def _forgotten(cluster: CliCluster, members: list[str]) -> list[str]:
     return [*(f"{a.node}: {a.view.holding}" for a in lost), *(at or ["no worker has reported a position yet"])]
 
 
+@register(app)
 def force_view(
     without: Annotated[list[str], typer.Option("--without", help="a member that is permanently lost")],
     yes: YesOption = False,
@@ -93,12 +87,11 @@ def force_view(
     Transactions that only they hold are then missing. The masters refuse a member that still answers: stop it, and it
     leaves by itself."""
     url, _ = find_cluster(cluster).find_remaining(without)
-    if not yes:
-        names = ", ".join(without)
-        typer.confirm(
-            f"What only {names} had will be missing; a master of them that still runs continues as a branch. Sure?",
-            abort=True,
-        )
+    confirm(
+        yes,
+        f"What only {', '.join(without)} had will be missing; a master of them that still runs continues as a branch. "
+        "Sure?",
+    )
     with MasterClient(url, timeout_s=10.0) as client:
         forced = client.force_view(without)
         for one in forced["mayMiss"]:

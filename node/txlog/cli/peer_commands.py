@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from txlog.cli.cli_cluster import CliCluster, find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, register
+from txlog.cli.options import ClusterOptions, YesOption, confirm, register
 from txlog.cli.tables import format_cell, out, print_line, show_json, show_table
 from txlog.client import MasterClient
 from txlog.config.graph_rules_file import read_graph_rules
@@ -18,6 +18,7 @@ from txlog.model.errors import BadInput, TxLogError, Unavailable
 from txlog.runtime.connectivity_matrix import diagnose
 
 POLL_INTERVAL_S = 0.2
+app = typer.Typer()
 peer_app = typer.Typer(
     no_args_is_help=True, help="Add, remove and mute masters, and change their votes, while the cluster runs."
 )
@@ -26,13 +27,7 @@ NodeArgument = Annotated[str, typer.Argument(help="node id of the master, such a
 WaitOption = Annotated[float, typer.Option(help="seconds until the change must be in effect")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``peers``, ``configuration`` and the group ``peer``."""
-    register(app)(peers)
-    register(app)(configuration)
-    app.add_typer(peer_app, name="peer")
-
-
+@register(app)
 def peers(cluster: ClusterOptions) -> None:
     """Show the peers of the first master that answers, and which master receives messages from which."""
     show_peers(find_cluster(cluster), cluster.json)
@@ -131,8 +126,7 @@ def remove(
     """Remove a master permanently: it accepts no more writes, hands over what it holds, and ends.
 
     Remove it from the manifests afterwards. Its journal can then be deleted."""
-    if lost and not yes:
-        typer.confirm(f"What only {node} had will be missing, now and for ever. Sure?", abort=True)
+    confirm(yes or not lost, f"What only {node} had will be missing, now and for ever. Sure?")
     masters = find_cluster(cluster)  # before the request: the removed master ends meanwhile
     found = masters.ask_first(lambda client: client.remove_peer(node, lost=lost))
     until = time.monotonic() + wait
@@ -167,6 +161,7 @@ def weight(
     _update(cluster, lambda client: client.update_peer(node, weight=votes), f"{node} has {votes} votes")
 
 
+@register(app)
 def configuration(
     split_mode: Annotated[str | None, typer.Option(help="new value: Continue or Majority")] = None,
     key_retention: Annotated[str | None, typer.Option(help="new value, such as 24h")] = None,
@@ -180,8 +175,7 @@ def configuration(
 ) -> None:
     """Show the configuration that is in the log, or change it."""
     rules = None if graphs is None else read_graph_rules(graphs)
-    if rules == [] and not yes:
-        typer.confirm("All rules go: no transaction of any graph will wait for a quorum. Sure?", abort=True)
+    confirm(yes or rules != [], "All rules go: no transaction of any graph will wait for a quorum. Sure?")
     given = {"splitMode": split_mode, "keyRetention": key_retention, "graphs": rules}
     options = {name: value for name, value in given.items() if value is not None}  # an older master knows no graphs
     if not options:

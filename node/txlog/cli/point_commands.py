@@ -11,12 +11,10 @@ from txlog.archive.restore_plan import find_points
 from txlog.archive.stream_reader import StreamReader
 from txlog.archive.timeline import Timeline
 from txlog.cli.archive_upkeep import ClusterIdOption
-from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.cli_cluster import CliCluster, find_cluster, request_once
 from txlog.cli.moment_commands import find_stream
 from txlog.cli.options import ClusterOptions, DataCenterOption, TargetOptions, register
-from txlog.cli.tables import format_time, print_line, show_json, show_table
-from txlog.client.connection import MasterConnection
-from txlog.client.json_calls import JsonCalls
+from txlog.cli.tables import format_time, print_answer, show_json, show_table
 from txlog.model.errors import Unavailable
 from txlog.model.restore_points import check_point_name
 from txlog.model.stamp import stamp_ms
@@ -36,14 +34,12 @@ def create_point(
     some 200 bytes, for as long as the cluster exists."""
     check_point_name(name)
     found = _ask(find_cluster(cluster), "POST", {"name": name})
-    if cluster.json:
-        show_json(found)
-    elif found["index"] is None:
-        print_line(f"{name} is not stable yet, and may become so; see txlog restore-point list", style="yellow")
-    else:
-        print_line(f"{name} is at index {found['index']}: position:{found['index']}:{found['hash']}")
     if found["index"] is None:
+        text = f"{name} is not stable yet, and may become so; see txlog restore-point list"
+        print_answer(cluster.json, found, text, "yellow")
         raise typer.Exit(1)
+    text = f"{name} is at index {found['index']}: position:{found['index']}:{found['hash']}"
+    print_answer(cluster.json, found, text)
 
 
 @register(app, "list")
@@ -107,14 +103,10 @@ def _describe(reader: StreamReader, timeline: Timeline, index: int, name: str) -
 
 
 def _ask(found: CliCluster, method: str, body: object) -> Any:
-    """Of the first master that answers at all. Creating is not repeated at another one: it would be a second point."""
-    url = found.ask_first(lambda master: (master.status(), master.url)[1])
-    connection = MasterConnection(url, timeout_s=ANSWER_S)
+    """As of :func:`request_once`. Creating is not repeated at another one: it would be a second point."""
     try:
-        return JsonCalls(connection).call(method, _PATH, object, body=body, repeatable=method == "GET")
+        return request_once(found, method, _PATH, body, ANSWER_S)
     except Unavailable as error:
         if method == "GET":
             raise
         raise Unavailable(error.reason, f"{error}; it may exist all the same: txlog restore-point list") from error
-    finally:
-        connection.close()

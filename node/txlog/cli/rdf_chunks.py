@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -32,7 +32,7 @@ CHUNK_BYTES: Final = 2 << 20
 READ_BYTES: Final = 1 << 20
 XML_BYTES_MAX: Final = 64 << 20
 """A longer document in RDF/XML is read as a stream, and must be in the form that the parser reads."""
-_LINE_FORMATS: Final = (RdfFormat.N_TRIPLES, RdfFormat.N_QUADS)
+LINE_FORMATS: Final = (RdfFormat.N_TRIPLES, RdfFormat.N_QUADS)
 _TERMS: Final = re.compile(rb'"(?:[^"\\\n]++|\\.|)*+"|<<\(|<[^>\n]*+>|_:[^ \n]++')
 
 
@@ -107,7 +107,7 @@ def read_chunks(source: RdfSource, quads: int, graph: str | None = None) -> Iter
             whole = cast("IO[bytes]", closing.enter_context(gzip.open(raw, "rb")))
         lines = (
             _read_lines(source, whole, graph)
-            if source.rdf_format in _LINE_FORMATS
+            if source.rdf_format in LINE_FORMATS
             else _parse_quads(source, whole, graph)
         )
         held: list[bytes] = []
@@ -138,6 +138,11 @@ def _build_chunk(source: RdfSource, number: int, lines: list[bytes], offset: int
 
 def _read_lines(source: RdfSource, file: Iterable[bytes], graph: str | None) -> Iterator[tuple[int, bytes]]:
     stem = f"<{SKOLEM_PREFIX}{source.digest}:".encode()
+
+    def name_by_label(label: bytes) -> bytes:
+        """Without remembering any: a file may have more than fit into memory."""
+        return b"%s%d>" % (stem, int.from_bytes(blake2b(label, digest_size=8).digest(), "big"))
+
     for number, line in enumerate(file, start=1):
         text = line.lstrip(b" \t")
         if text[:1] in (b"#", b"\n", b"\r", b""):
@@ -148,43 +153,35 @@ def _read_lines(source: RdfSource, file: Iterable[bytes], graph: str | None) -> 
                 quads = list(pyoxigraph.parse(text, RdfFormat.N_QUADS))
             except SyntaxError as error:
                 raise BadInput(f"{source.name}:{number}: not {source.rdf_format.name}: {error.msg}") from None
-            yield number, _rename_blank_nodes(serialise_quads(quads, graph), stem)
+            yield number, rename_blank_nodes(serialise_quads(quads, graph), name_by_label)
         else:
             yield number, text if text.endswith(b"\n") else text + b"\n"
 
 
-def _rename_blank_nodes(line: bytes, stem: bytes) -> bytes:
-    """Labels to lasting names, without remembering any: a file may have more than fit into memory."""
+def rename_blank_nodes(lines: bytes, name_of: Callable[[bytes], bytes]) -> bytes:
+    """N-Quads in which blank nodes have lasting names. ``name_of``: the term for a label."""
 
     def name(found: re.Match[bytes]) -> bytes:
-        term = found[0]
-        if not term.startswith(b"_:"):
-            return term
-        return b"%s%d>" % (stem, int.from_bytes(blake2b(term, digest_size=8).digest(), "big"))
+        return name_of(found[0]) if found[0].startswith(b"_:") else found[0]
 
-    return _TERMS.sub(name, line)
+    return _TERMS.sub(name, lines) if b"_:" in lines else lines
+
+
+def counted_names(stem: str) -> Callable[[bytes], bytes]:
+    """The terms for labels in their order: the parser draws labels for ``[]``."""
+    names: dict[bytes, bytes] = {}
+    return lambda label: names.setdefault(label, f"<{SKOLEM_PREFIX}{stem}:{len(names)}>".encode())
 
 
 def _parse_quads(source: RdfSource, file: IO[bytes], graph: str | None) -> Iterator[tuple[int, bytes]]:
-    stem = f"<{SKOLEM_PREFIX}{source.digest}:".encode()
-    names: dict[bytes, bytes] = {}  # the parser draws labels for [], so these are counted as they come
-
-    def name(found: re.Match[bytes]) -> bytes:
-        term = found[0]
-        if not term.startswith(b"_:"):
-            return term
-        known = names.get(term)
-        if known is None:
-            known = names[term] = b"%s%d>" % (stem, len(names))
-        return known
-
+    name_of = counted_names(source.digest)
     document = rewrite_small_xml(source, file)
     text: IO[bytes] | bytes = file if document is None else document.text
     try:
         for quad in pyoxigraph.parse(text, source.rdf_format, base_iri=source.base):
             line = serialise_quads([quad], graph)
             line = line if document is None else document.restore(line)
-            yield 0, _TERMS.sub(name, line) if b"_:" in line else line
+            yield 0, rename_blank_nodes(line, name_of)
     except SyntaxError as error:
         raise BadInput(f"{source.name}:{error.lineno or 0}: not {source.rdf_format.name}: {error.msg}") from None
 

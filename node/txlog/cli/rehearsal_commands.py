@@ -20,7 +20,10 @@ from txlog.rehearsal.planted_run import PlantedRun
 from txlog.rehearsal.rehearsal_job import RehearsalJob
 from txlog.wire.rehearsal_report import RehearsalReport
 
+app = typer.Typer()
 
+
+@register(app)
 def rehearse(
     planted: Annotated[
         bool, typer.Option("--planted", help="then plant twelve faults, one after the other: each has to be named")
@@ -48,9 +51,7 @@ def rehearse(
     compares the store with a live worker at the same index. The cluster stays as it is. Exit code 1 unless it is good.
     """
     found = find_cluster(cluster)
-    where = data_center or next(iter(found.data_centers))
-    if where not in found.data_centers:
-        raise BadInput(f"--data-center {where}: there are {', '.join(found.data_centers)}")
+    where = found.find_data_center(data_center)
     config = _read_config(found.state, where, found.data_centers[where], target)
     changes: dict[str, Any] = {
         "backups": target.to_config(backups) if backups else None,
@@ -67,11 +68,6 @@ def rehearse(
         return
     report, problems = job.run()
     _show_report(report, problems, as_json=cluster.json)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Adds the command."""
-    register(app, "rehearse")(rehearse)
 
 
 def _read_config(state: StateFolder | None, where: str, masters: list[str], target: TargetOptions) -> RehearsalConfig:

@@ -32,6 +32,7 @@ from txlog.protocol.views.log_merge import MergedLog, collect_transactions
 from txlog.protocol.views.next_view import NextView, compute_next_view, is_majority_change
 from txlog.wire.messages import ViewReport, decode
 
+app = typer.Typer()
 HashAt = Callable[[int], bytes]
 """The chain hash of a log at an index within it."""
 
@@ -76,11 +77,7 @@ class RejoinForecast:
         return [branch for branch in self.branches if branch.weight is not None]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``rejoin``."""
-    register(app)(rejoin)
-
-
+@register(app)
 def rejoin(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="required: nothing is changed")] = False,
     *,

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import typer
 
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, register
+from txlog.cli.options import ClusterOptions, YesOption, confirm, register
 from txlog.cli.repository_scope import request_repositories
-from txlog.cli.tables import print_line, show_json, show_table
+from txlog.cli.tables import print_answer, print_line, show_json, show_table
 
 app = typer.Typer(no_args_is_help=True, help="Repositories, where the configuration of the masters allows several.")
 NameArgument = Annotated[str, typer.Argument(help="such as stock", show_default=False)]
@@ -65,23 +65,15 @@ def add_repository(
     asked = {"splitRecovery": split_recovery, "splitMode": split_mode, "keyRetention": key_retention}
     body = {key: value for key, value in asked.items() if value is not None}
     found = request_repositories(find_cluster(cluster), "PUT", f"/{quote(name, safe='')}", body)
-    if cluster.json:
-        show_json(found)
-    elif found["state"] == "Joined":
-        print_line(f"{name} is log {found['log']}")
-    else:
-        print_line(f"{name} is log {found['log']}, and not open yet; see txlog repository list", style="yellow")
+    is_open = found["state"] == "Joined"
+    text = f"{name} is log {found['log']}{'' if is_open else ', and not open yet; see txlog repository list'}"
+    print_answer(cluster.json, found, text, None if is_open else "yellow")
 
 
 @register(app, "remove")
 def remove_repository(name: NameArgument, yes: YesOption = False, *, cluster: ClusterOptions) -> None:
     """Remove a repository at every master. Each keeps the journal under another name."""
-    if not yes:
-        typer.confirm(f"{name} takes no more reads and writes, at every master. Remove it?", abort=True)
+    confirm(yes, f"{name} takes no more reads and writes, at every master. Remove it?")
     found = request_repositories(find_cluster(cluster), "DELETE", f"/{quote(name, safe='')}", None)
-    if cluster.json:
-        show_json(found)
-    elif found is None:
-        print_line(f"{name} is removed")
-    else:
-        print_line(f"{name} is being removed; see txlog repository list", style="yellow")
+    text = f"{name} is removed" if found is None else f"{name} is being removed; see txlog repository list"
+    print_answer(cluster.json, found, text, None if found is None else "yellow")

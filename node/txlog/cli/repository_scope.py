@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 import typer
 
-from txlog.cli.cli_cluster import CliCluster, find_cluster
+from txlog.cli.cli_cluster import CliCluster, find_cluster, request_once
 from txlog.cli.options import ClusterOptions
-from txlog.client.connection import REPOSITORIES_PATH, MasterConnection
-from txlog.client.json_calls import JsonCalls
+from txlog.client.connection import REPOSITORIES_PATH
 from txlog.config.repository_names import is_repository_name
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import BadInput, NotFound
@@ -24,16 +23,9 @@ RepositoryOption = Annotated[
 
 
 def request_repositories(found: CliCluster, method: str, path: str, body: object) -> Any:
-    """The answer about repositories of the first master that answers at all. A change is not repeated at another one:
-    the answer would be about the first try."""
-    url = found.ask_first(lambda master: (master.status(), master.url)[1])
-    connection = MasterConnection(url, timeout_s=ANSWER_S)
-    try:
-        return JsonCalls(connection).call(
-            method, f"{REPOSITORIES_PATH}{path}", object, body=body, repeatable=method == "GET"
-        )
-    finally:
-        connection.close()
+    """The answer about repositories, as of :func:`request_once`. A change is not repeated at another master: the answer
+    would be about the first try."""
+    return request_once(found, method, f"{REPOSITORIES_PATH}{path}", body, ANSWER_S)
 
 
 def find_repository(options: ClusterOptions, name: str | None) -> tuple[CliCluster, str | None]:

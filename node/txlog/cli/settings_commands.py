@@ -15,24 +15,20 @@ from txlog.cli.options import ClusterOptions, register
 from txlog.cli.tables import Row, err, print_line, show_json, show_table, warn
 from txlog.client import MasterClient
 from txlog.client.errors import MasterUnreachable
+from txlog.config.cluster_properties import read_text
 from txlog.config.preferences import preference_key, property_name, read_changes, read_properties
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import BadInput, ChangePending, Conflict, TxLogError, Unavailable
 
+app = typer.Typer()
 SPLIT_RECOVERY = "splitRecovery"
 VIEW_RENEWAL_TIMEOUT_S = 15.0
 """How long the command waits for the view that follows a changed strategy. The view comes without it, too."""
-FILE_BYTES_MAX = 1 << 20
 
 SettingsReply = dict[str, Any] | TxLogError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``get`` and ``set``."""
-    register(app)(get)
-    register(app, "set")(set_settings)
-
-
+@register(app)
 def get(
     key: Annotated[str | None, typer.Argument(help="one setting, in either spelling")] = None,
     *,
@@ -61,6 +57,7 @@ def get(
         warn(f"{node} was not reached: {why}")
 
 
+@register(app, "set")
 def set_settings(
     pairs: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY VALUE]...", help="or KEY=VALUE; `manifest` ends a live value")
@@ -106,17 +103,7 @@ def _requested_changes(pairs: Sequence[str], file: Path | None) -> tuple[dict[st
         return read_changes(_parse_pairs(pairs)), []
     if pairs:
         raise BadInput("either --file or KEY VALUE, not both")
-    try:
-        with open(file, "rb") as opened:
-            raw = opened.read(FILE_BYTES_MAX + 1)
-    except OSError as wrong:
-        raise BadInput(f"{file}: cannot be read: {wrong.strerror}") from None
-    if len(raw) > FILE_BYTES_MAX:
-        raise BadInput(f"{file}: above {FILE_BYTES_MAX} bytes; expected a cluster.properties file")
-    try:
-        return read_properties(raw.decode("utf-8-sig"), str(file))
-    except UnicodeDecodeError:
-        raise BadInput(f"{file}: not text in UTF-8; expected a cluster.properties file") from None
+    return read_properties(read_text(file), str(file))
 
 
 def _parse_pairs(words: Sequence[str]) -> list[tuple[str, str]]:
@@ -174,14 +161,10 @@ def _roll_back_partial_change(
             continue
         one = next(each for each in was["settings"] if each["key"] == SPLIT_RECOVERY)
         back = {SPLIT_RECOVERY: one["value"] if one["source"] in ("live", "properties") else None}
-        kept += _failures(ask_each({node: masters[node]}, partial(_change_settings, back)))
+        kept += _failures(ask_each({node: masters[node]}, partial(MasterClient.change_settings, changes=back)))
     why = "; ".join(f"{node}: {answer}" for node, answer in failed.items())
     held = f", but {', '.join(kept)} could not be set back: set it again when all are Joined" if kept else " anywhere"
     raise Conflict(f"splitRecovery was not changed{held}; {why}")
-
-
-def _change_settings(changes: dict[str, str | None], master: MasterClient) -> dict[str, Any]:
-    return master.change_settings(changes)
 
 
 def _wait_for_view(masters: dict[str, str]) -> str | None:

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from txlog.cli.cli_cluster import SURVEY_TIMEOUT_S, CliCluster, find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, register
-from txlog.cli.tables import colour_state, print_answer, print_line, show_json, show_table
-from txlog.client.master_client import MasterClient
-from txlog.client.site_client import SiteOverview, order_state, read_site_overview, switch_site
+from txlog.cli.options import ClusterOptions, YesOption, confirm, register
+from txlog.cli.tables import colour_state, print_answer, show_json, show_table
+from txlog.client.site_client import SiteClient, SiteOverview, ask_site
 from txlog.model.errors import NotFound, TxLogError
 
 app = typer.Typer(no_args_is_help=True, help="Links with other sites: clusters whose changes this one imports.")
@@ -71,11 +70,9 @@ def take_state(
     imported; what clients write here from now on stays. The command ends when the link is Online again. Exit code 1
     where it is not in time: the transfer goes on, and txlog site status shows how far it is."""
     masters = find_cluster(cluster)
-    if not yes and not cancel:
-        typer.confirm(
-            f"What this site wrote and {name} has not imported is lost. Take the state of {name}?", abort=True
-        )
-    made = _ask_where_linked(masters, name, lambda client: order_state(client, name, not cancel))
+    question = f"What this site wrote and {name} has not imported is lost. Take the state of {name}?"
+    confirm(yes or cancel, question)
+    made = _ask_where_linked(masters, name, lambda site: site.order_state(name, takes=not cancel))
     deadline = time.monotonic() + (0.0 if cancel else wait)
     link = _find_link(masters, name)
     while not has_state(link, made) and time.monotonic() < deadline:
@@ -104,27 +101,24 @@ def describe_order(made: Mapping[str, Any], link: Mapping[str, Any] | None) -> s
 
 
 def _switch(masters: CliCluster, name: str, wait_s: float, *, as_json: bool, is_offline: bool) -> None:
-    made = _ask_where_linked(masters, name, lambda client: switch_site(client, name, is_offline))
+    made = _ask_where_linked(masters, name, lambda site: site.switch_site(name, offline=is_offline))
     deadline = time.monotonic() + wait_s
     link = _find_link(masters, name)
     while not has_followed(link, is_offline) and time.monotonic() < deadline:
         time.sleep(POLL_S)
         link = _find_link(masters, name)
-    if as_json:
-        show_json({"switch": made, "link": link})
-    else:
-        print_line(describe_switch(made, link))
+    print_answer(as_json, {"switch": made, "link": link}, describe_switch(made, link))
     if not has_followed(link, is_offline):
         raise typer.Exit(1)
 
 
-def _ask_where_linked(masters: CliCluster, name: str, ask: Callable[[MasterClient], dict[str, Any]]) -> dict[str, Any]:
+def _ask_where_linked(masters: CliCluster, name: str, ask: Callable[[SiteClient], dict[str, Any]]) -> dict[str, Any]:
     """The answer of a master to which the link was reported: the others do not know the name."""
     errors: list[TxLogError] = []
     for url in masters.masters:
         with masters.open_client(url, SURVEY_TIMEOUT_S) as client:
             try:
-                return ask(client)
+                return ask_site(ask)(client)
             except TxLogError as error:
                 errors.append(error)
     raise next((each for each in errors if isinstance(each, NotFound)), errors[-1])
@@ -151,7 +145,7 @@ def describe_switch(made: Mapping[str, Any], link: Mapping[str, Any] | None) -> 
 
 def _overviews(masters: CliCluster) -> list[SiteOverview]:
     """What the masters that answer report. Raises the error of one where none answers."""
-    answers = list(masters.ask_all(read_site_overview).values())
+    answers = list(masters.ask_all(ask_site(SiteClient.site_overview)).values())
     found = [each for each in answers if not isinstance(each, TxLogError)]
     if not found:
         raise next(each for each in answers if isinstance(each, TxLogError))

@@ -12,6 +12,7 @@ from txlog.cli.tables import format_time, out, print_line, show_json, show_table
 from txlog.client import MasterClient
 from txlog.model.errors import BadInput, NotFound, TxLogError
 
+app = typer.Typer()
 REPORT_LIMITS = (
     "Not in it: transactions of a branch that were not ordered there yet when it was stopped; times are of each "
     "master's own clock"
@@ -29,12 +30,7 @@ RETURN_DUTIES = ("restore", "unorder", "skip-ahead")
 """Kinds of the duties that bring a worker back to the log; ``skip-ahead`` is the next release's name of ``unorder``."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``split-report`` and ``branches``."""
-    register(app)(split_report)
-    register(app)(branches)
-
-
+@register(app)
 def split_report(cluster: ClusterOptions) -> None:
     """Show each split: its sides, times and transactions. Also the entries that moved, the workers that went back, and
     the named graphs that changed for clients."""
@@ -60,6 +56,7 @@ def show_splits(cluster: CliCluster, json: bool) -> None:
     print_line(REPORT_LIMITS, "dim")
 
 
+@register(app)
 def branches(
     view: Annotated[str | None, typer.Argument(help="view of a branch, as in the list: show its entries")] = None,
     after: Annotated[int, typer.Option("--after", min=0, help="only entries above this index")] = 0,

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, YesOption
+from txlog.cli.options import ClusterOptions, YesOption, confirm
 from txlog.cli.tables import print_answer
 from txlog.cli.worker_access import find_worker_by_name
 from txlog.client import MasterClient, WorkerStatus
@@ -54,8 +54,7 @@ def decide_about_store(
         if seen is None:
             raise Refused(f"{name} is {found.state}, and its position is not known: {found.error or 'look again'}")
         at = f"up to index {seen.index} of the cluster {seen.cluster or 'that it does not name'}"
-        if not yes:
-            typer.confirm(_QUESTIONS[kind].format(name=name, at=at), abort=True)
+        confirm(yes, _QUESTIONS[kind].format(name=name, at=at))
         duty = _decide(masters, kind, found, force)
         now = _await_own_store(masters, name, duty, wait_s)
     result = {"worker": name, "decision": kind.value, "from": at, "index": now.position.index if now.position else 0}

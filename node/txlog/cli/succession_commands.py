@@ -12,7 +12,7 @@ from txlog.archive.moment_restore import MomentRequest, plan_restore
 from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.stream_reader import StreamReader
 from txlog.backup import RestoreTarget
-from txlog.backup.backup_job import READ_TIMEOUT_S
+from txlog.backup.worker_lookup import READ_TIMEOUT_S
 from txlog.cli.moment_commands import find_stream, plan_to_dict
 from txlog.cli.options import SuccessionOptions
 from txlog.cli.tables import describe_undecided, print_line, show_json, show_table, warn

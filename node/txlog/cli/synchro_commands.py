@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, register, with_groups
+from txlog.cli.options import ClusterOptions, YesOption, confirm, register, with_groups
 from txlog.cli.tables import out, print_answer, print_line, show_json, show_table
 from txlog.client import MasterClient
 from txlog.model.errors import Unavailable
@@ -20,11 +20,8 @@ POLL_INTERVAL_S = 0.2
 synchro_app = typer.Typer()
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``synchro``, and ``synchro adopt``."""
-    app.add_typer(synchro_app, name="synchro", invoke_without_command=True, callback=with_groups(synchro))
-
-
+@synchro_app.callback(invoke_without_command=True)
+@with_groups
 def synchro(
     context: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", help="show it again each second, until interrupted")] = False,
@@ -62,12 +59,11 @@ def adopt(
     Name every lost master. Never name one that still has its disk: both sides would decide, and each for itself. The
     masters refuse one that answers. The order is in memory: repeat it if the master restarts before its next view."""
     url, node = find_cluster(cluster).find_remaining(nodes)
-    if not yes:
-        typer.confirm(
-            f"What only {', '.join(nodes)} had committed is lost. If one of them still has its disk and runs again, "
-            "two sides may decide differently. Sure?",
-            abort=True,
-        )
+    confirm(
+        yes,
+        f"What only {', '.join(nodes)} had committed is lost. If one of them still has its disk and runs again, "
+        "two sides may decide differently. Sure?",
+    )
     with MasterClient(url, timeout_s=10.0) as client:
         left = client.adopt_votes(nodes)["view"]
         found = _await_decisions(client, wait)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +20,12 @@ err = Console(stderr=True)
 
 Row = Sequence[object]
 """The cells of a row: a :class:`rich.text.Text` as it is, None as an empty cell, else as ``str`` shows it."""
+
+
+def open_progress(quiet: bool, *columns: ProgressColumn) -> Progress:
+    """Bars with these columns, drawn on a terminal alone and unless ``quiet``. They leave nothing behind."""
+    shown = (TextColumn("{task.description}", markup=False), BarColumn(), *columns, TimeRemainingColumn())
+    return Progress(*shown, console=err, transient=True, disable=quiet or not err.is_terminal)
 
 
 def show_json(value: Any) -> None:
@@ -41,12 +48,12 @@ def print_line(text: str, style: str | None = None) -> None:
     out.print(text, style=style, highlight=False)
 
 
-def print_answer(as_json: bool, value: Any, text: str) -> None:
+def print_answer(as_json: bool, value: Any, text: str, style: str | None = None) -> None:
     """Print the result of a command, as JSON or in words."""
     if as_json:
         show_json(value)
     else:
-        print_line(text)
+        print_line(text, style)
 
 
 def warn(text: str, style: str = "yellow") -> None:

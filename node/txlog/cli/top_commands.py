@@ -21,6 +21,7 @@ from txlog.client.live_follower import LiveEvent, LiveFollower
 from txlog.client.live_snapshot import LiveSnapshot
 from txlog.model.errors import TxLogError
 
+app = typer.Typer()
 HISTORY_S: Final = 180.0
 REDRAW_S: Final = 1.0
 """Between two drawings while nothing arrives: ages and rates change all the same."""
@@ -29,11 +30,7 @@ PLAIN_HEIGHT: Final = 200
 OnceOption = Annotated[bool, typer.Option("--once", help="print one snapshot and end; so it is without a terminal")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add ``top``."""
-    register(app)(top)
-
-
+@register(app)
 def top(once: OnceOption = False, *, cluster: ClusterOptions) -> None:
     """Show the cluster as it changes: masters, links, workers, rates and duties, as one master sees it. Keys: q quits,
     s sorts the workers in another way, n asks the next master."""

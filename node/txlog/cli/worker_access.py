@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from txlog.backup import ProgressCallback, RestoreTarget, SourceWorker
 from txlog.backup.backup_errors import OtherEngine
-from txlog.backup.backup_job import READ_TIMEOUT_S, list_workers
 from txlog.backup.pinned_snapshot import POLL_S, choose_most_advanced, read_system_graphs
 from txlog.backup.progress import BackupProgress
-from txlog.cli.cli_cluster import CliCluster, TransportFactory
-from txlog.cli.tables import err
+from txlog.backup.worker_lookup import list_workers, open_source_worker
+from txlog.cli.cli_cluster import CliCluster
+from txlog.cli.tables import open_progress
 from txlog.client import MasterClient, WorkerStatus
+from txlog.client.first_answer import ask_in_turn
 from txlog.config.units import server_of_engine
-from txlog.model.errors import BadInput, NotFound, TxLogError, Unavailable
+from txlog.model.errors import BadInput, NotFound
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import Unreachable
 from txlog.workers.engine_detection import detect
@@ -47,10 +48,7 @@ def find_worker_by_name(
 def has_log_entries(masters: Sequence[MasterClient]) -> bool:
     """Whether the log has an entry, so that a copy of a worker has content. :class:`Unavailable` where no master of the
     data centre answers."""
-    for master in masters:
-        with suppress(TxLogError):
-            return master.status().stable.index > 0
-    raise Unavailable("NoMaster", "no master of that data centre answers; see txlog status")
+    return ask_in_turn(masters, MasterClient.status, "no master of that data centre answers").stable.index > 0
 
 
 def find_source_worker(
@@ -69,25 +67,6 @@ def find_source_worker(
     raise NotFound(f"{source or 'no other worker'} works and has a position; see txlog status")
 
 
-def open_source_worker(
-    worker: WorkerStatus,
-    masters: Sequence[MasterClient],
-    closing: ExitStack,
-    open_transport: TransportFactory = HttpTransport,
-) -> SourceWorker:
-    """A worker to read from; ``closing`` closes its connection."""
-    into = open_restore_target(worker, closing, open_transport)
-    return SourceWorker(worker.name, into.adapter, into.transport, masters)
-
-
-def open_restore_target(
-    worker: WorkerStatus, closing: ExitStack, open_transport: TransportFactory = HttpTransport
-) -> RestoreTarget:
-    """A worker to write to; ``closing`` closes its connection."""
-    transport = closing.enter_context(open_transport(worker.url, READ_TIMEOUT_S))
-    return RestoreTarget(worker.name, ADAPTERS[worker.engine or "oxigraph"], transport)
-
-
 def wait_for_store(into: RestoreTarget) -> None:
     """Return when a store that was just started answers; :class:`Unreachable` after :data:`STORE_START_TIMEOUT_S`."""
     until = time.monotonic() + STORE_START_TIMEOUT_S
@@ -104,15 +83,7 @@ def wait_for_store(into: RestoreTarget) -> None:
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[ProgressCallback]:
     """A callback that draws a bar for the current phase, on a terminal."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("quads"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
+    with open_progress(quiet, MofNCompleteColumn(), TextColumn("quads"), TimeElapsedColumn()) as bar:
         tasks: dict[str, Any] = {}
 
         def show(step: BackupProgress) -> None:

@@ -26,18 +26,18 @@ from txlog.backup import (
     restore_backup,
 )
 from txlog.backup.backup_errors import RepairDiffers, TooMuchDiffers
-from txlog.backup.backup_job import READ_TIMEOUT_S
-from txlog.backup.backup_job import list_workers as list_known_workers
 from txlog.backup.graph_repair import known_cells, known_graphs
 from txlog.backup.pinned_snapshot import POLL_S
 from txlog.backup.restoration import AdoptingLog, adopted_base
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.target import BackupTarget
+from txlog.backup.worker_lookup import READ_TIMEOUT_S, open_restore_target, open_source_worker
+from txlog.backup.worker_lookup import list_workers as list_known_workers
 from txlog.backup.worker_rebuild import out_of_rotation
 from txlog.cli.cli_cluster import CliCluster, find_cluster, local_cluster
 from txlog.cli.divergence_view import print_comparison, print_divergence
 from txlog.cli.moment_commands import run_moment_restore
-from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, register
+from txlog.cli.options import ClusterOptions, LocalOptions, MomentOptions, TargetOptions, YesOption, confirm, register
 from txlog.cli.repository_scope import RepositoryOption, find_repository
 from txlog.cli.store_commands import adopt_worker, decide_about_store
 from txlog.cli.tables import (
@@ -56,8 +56,6 @@ from txlog.cli.worker_access import (
     find_source_worker,
     find_worker_by_name,
     has_log_entries,
-    open_restore_target,
-    open_source_worker,
     progress_bars,
     wait_for_store,
 )
@@ -70,18 +68,13 @@ from txlog.supervision.duties import DutyKind
 from txlog.wire.divergence_report import DivergenceFinding
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
+from txlog.workers.virtuoso import PROCEDURES
 
+app = typer.Typer()
 SUPERVISOR_TIMEOUT_S = 240.0
 """For the supervisor's answer: it waits for masters that are down, and for reads that are in progress."""
 
 worker_app = typer.Typer(no_args_is_help=True, help="List, add, rebuild, repair and remove workers.")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add ``restore`` and the group ``worker``."""
-    register(app, "restore")(run_restore)
-    register(worker_app, "adopt")(adopt_worker)
-    app.add_typer(worker_app, name="worker")
 
 
 @register(worker_app, "list")
@@ -121,6 +114,7 @@ def list_workers(
     print_divergence(found)
 
 
+@register(app, "restore")
 def run_restore(
     name: Annotated[
         str | None, typer.Argument(metavar="BACKUP", help="name of the backup", show_default="see --to")
@@ -231,8 +225,7 @@ def rebuild(
     began = time.monotonic()
     with ExitStack() as closing:
         where, masters, found = find_worker_by_name(masters_by_site, name, closing)
-        if not yes:
-            typer.confirm(f"everything that {name} holds goes, and comes again. Rebuild it?", abort=True)
+        confirm(yes, f"everything that {name} holds goes, and comes again. Rebuild it?")
         chain = make_chain_check(masters)
         other = find_source_worker(masters_by_site, name, where, source, closing) if live else None
         place = None if live else target.open(cluster.state, where, nested)
@@ -446,15 +439,12 @@ def remove_worker(
     """Remove a worker: it receives no more reads and transactions, and its process ends after its last read."""
     local_cluster(local.state)
     where = _data_center_of(local.folder, name)
-    if purge and not yes:
-        typer.confirm(f"everything that {name} of {where} holds goes. Sure?", abort=True)
+    confirm(yes or not purge, f"everything that {name} of {where} holds goes. Sure?")
     began = time.monotonic()
     SupervisorClient(local.folder, SUPERVISOR_TIMEOUT_S).remove_worker(name, purge=purge)
-    if local.json:
-        show_json({"worker": name, "removed": True, "purged": purge, "seconds": round(time.monotonic() - began, 3)})
-    else:
-        kept = "" if purge else f"; its files stay in {local.folder.worker(name)}"
-        print_line(f"{name} is taken out{kept}")
+    result = {"worker": name, "removed": True, "purged": purge, "seconds": round(time.monotonic() - began, 3)}
+    kept = "" if purge else f"; its files stay in {local.folder.worker(name)}"
+    print_answer(local.json, result, f"{name} is taken out{kept}")
 
 
 def _data_center_of(folder: StateFolder, name: str) -> str:
@@ -487,9 +477,16 @@ def _wait_until_registered(masters: list[MasterClient], name: str, least: int, w
 
 
 def _print_added(name: str, origin: str, done: RestoreResult | None, index: int, seconds: float, json: bool) -> None:
-    if json:
-        size = {"quads": done.quads if done else 0, "bytes": done.bytes if done else 0}
-        show_json({"worker": name, "from": origin, "index": index, "seconds": round(seconds, 3), **size})
-        return
+    size = {"quads": done.quads if done else 0, "bytes": done.bytes if done else 0}
+    result = {"worker": name, "from": origin, "index": index, "seconds": round(seconds, 3), **size}
     content = f"{done.quads:,} quads ({format_size(done.bytes)}) from {origin}, compared" if done else origin
-    print_line(f"{name} is a worker: {content}, then by the log; it is at {index} ({seconds:.1f} s)")
+    print_answer(json, result, f"{name} is a worker: {content}, then by the log; it is at {index} ({seconds:.1f} s)")
+
+
+register(worker_app, "adopt")(adopt_worker)
+
+
+@app.command("virtuoso-sql")
+def virtuoso_sql() -> None:
+    """Print the SQL that prepares a Virtuoso as a worker, for `isql-vt HOST:PORT dba PASSWORD`. It is repeatable."""
+    typer.echo(PROCEDURES.read_text(), nl=False)

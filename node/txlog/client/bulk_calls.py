@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from txlog.client.connection import MasterConnection
-from txlog.client.json_calls import JsonCalls
+from txlog.client.master_client import MasterClient
 from txlog.client.responses import BulkProgress, BulkRequest
 from txlog.model.bulk_entry import BulkReference
 
@@ -43,13 +42,11 @@ class _Appended(msgspec.Struct, frozen=True):
     transaction: str | None
 
 
-class BulkCalls:
+class BulkCalls(MasterClient):
     """The calls to one master. An earlier version answers with :class:`~txlog.model.errors.NotFound`."""
 
     def __init__(self, url: str, timeout_s: float = ASK_S) -> None:
-        self.url = url
-        self._connection = MasterConnection(url, timeout_s=timeout_s)
-        self._json = JsonCalls(self._connection)
+        super().__init__(url, timeout_s)
 
     def describe(self) -> BulkLoads:
         """What is prepared in the master's data centre, and how far its workers are."""
@@ -71,7 +68,3 @@ class BulkCalls:
     def _call(self, method: str, load: BulkReference, kind: type[T], timeout_s: float | None) -> T:
         path, body = f"/txlog/bulk/{load.id}", {"manifest": load.manifest, "quads": load.quads}
         return self._json.call(method, path, kind, body=body, timeout_s=timeout_s, repeatable=True)
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._connection.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -77,7 +77,7 @@ class MasterClient:
         """Close the connection. The next call opens another one."""
         self._connection.close()
 
-    def __enter__(self) -> MasterClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

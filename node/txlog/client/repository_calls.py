@@ -6,8 +6,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from txlog.client.connection import REPOSITORIES_PATH, MasterConnection
-from txlog.client.json_calls import JsonCalls
+from txlog.client.connection import REPOSITORIES_PATH
+from txlog.client.master_client import MasterClient
 
 
 class ListedRepository(msgspec.Struct, rename="camel"):
@@ -28,11 +28,8 @@ class RepositoryList(msgspec.Struct, rename="camel"):
     next_log: int = 0
 
 
-class RepositoryCalls:
-    """Calls over a connection to a master; its errors pass through."""
-
-    def __init__(self, connection: MasterConnection) -> None:
-        self._json = JsonCalls(connection)
+class RepositoryCalls(MasterClient):
+    """A master of a cluster with several repositories."""
 
     def list_all(self) -> RepositoryList:
         """Every repository that is not removed."""

@@ -24,13 +24,10 @@ class JsonPosition(msgspec.Struct, frozen=True):
         return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
 
-class JsonMarker(msgspec.Struct, frozen=True):
+class JsonMarker(JsonPosition, frozen=True):
     """A worker's marker in JSON form: position, fence, and ``unordered``, positions as ``index:hash``. ``cluster`` and
     ``base`` are hexadecimal; empty where the marker has none."""
 
-    epoch: int
-    index: int
-    hash: str
     fence: int = 0
     unordered: list[str] = []
     cluster: str = ""
@@ -41,11 +38,6 @@ class JsonMarker(msgspec.Struct, frozen=True):
         """``unordered`` as pairs of index and chain hash."""
         parts = [position.partition(":") for position in self.unordered]
         return tuple((int(index), bytes.fromhex(value)) for index, _, value in parts)
-
-    @property
-    def position(self) -> Position:
-        """The same as a value of the model."""
-        return Position(self.epoch, self.index, bytes.fromhex(self.hash))
 
 
 class RecordedTrace(msgspec.Struct, frozen=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -15,6 +14,7 @@ from txlog.client.write_headers import parse_write_result, write_headers
 from txlog.model.durability import Durability
 from txlog.model.errors import PeerFault
 
+T = TypeVar("T")
 ANSWER_S: Final = 10.0
 VALUES_S: Final = 60.0
 SWITCH_S: Final = 60.0
@@ -119,19 +119,11 @@ class SiteClient(MasterClient):
         return parse_write_result(reply.headers)
 
 
-def read_site_overview(master: MasterClient) -> SiteOverview:
-    """:meth:`SiteClient.site_overview` at the same address."""
-    with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
-        return client.site_overview()
+def ask_site(ask: Callable[[SiteClient], T]) -> Callable[[MasterClient], T]:
+    """The same question at the address of another client."""
 
+    def ask_there(master: MasterClient) -> T:
+        with SiteClient(master.url, timeout_s=ANSWER_S) as client:
+            return ask(client)
 
-def order_state(master: MasterClient, site: str, takes: bool) -> dict[str, Any]:
-    """:meth:`SiteClient.order_state` at the same address."""
-    with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
-        return client.order_state(site, takes=takes)
-
-
-def switch_site(master: MasterClient, site: str, offline: bool) -> dict[str, Any]:
-    """:meth:`SiteClient.switch_site` at the same address."""
-    with closing(SiteClient(master.url, timeout_s=ANSWER_S)) as client:
-        return client.switch_site(site, offline=offline)
+    return ask_there

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from txlog.config.cluster import NAME_PATTERN, ObjectMeta
+from txlog.config.cluster import NAME_PATTERN
 from txlog.config.cluster_status import TIME_PATTERN
 from txlog.config.manifest_model import ManifestModel
 from txlog.config.schedule import validate_schedule
@@ -99,39 +99,3 @@ class ScheduleStatus(ManifestModel):
     message: str | None = Field(
         default=None, max_length=2000, description="Why a backup was skipped, or what is invalid."
     )
-
-
-class TxLogBackup(ManifestModel):
-    """One backup of a cluster's workers."""
-
-    api_version: Literal["txlog.io/v1alpha1"]
-    kind: Literal["TxLogBackup"]
-    metadata: ObjectMeta
-    spec: BackupSpec
-
-
-class TxLogRestore(ManifestModel):
-    """One restore of a worker from a backup."""
-
-    api_version: Literal["txlog.io/v1alpha1"]
-    kind: Literal["TxLogRestore"]
-    metadata: ObjectMeta
-    spec: RestoreSpec
-
-
-class TxLogRehearsal(ManifestModel):
-    """One rehearsed recovery."""
-
-    api_version: Literal["txlog.io/v1alpha1"]
-    kind: Literal["TxLogRehearsal"]
-    metadata: ObjectMeta
-    spec: RehearsalSpec
-
-
-class TxLogBackupSchedule(ManifestModel):
-    """Creates backups regularly."""
-
-    api_version: Literal["txlog.io/v1alpha1"]
-    kind: Literal["TxLogBackupSchedule"]
-    metadata: ObjectMeta
-    spec: ScheduleSpec

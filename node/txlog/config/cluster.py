@@ -372,15 +372,10 @@ class ClusterSpec(FurtherRepositories, LinkedSites, Preferences):
         return self
 
     @model_validator(mode="after")
-    def _check_sites(self) -> Self:
+    def _check_sites_and_repositories(self) -> Self:
         wrong = find_site_error(self, self.change_sets.enabled, bool(self.durability.graphs))
-        if wrong is not None:
-            raise wrong
-        return self
-
-    @model_validator(mode="after")
-    def _check_repositories(self) -> Self:
-        wrong = find_repository_error(self, self.data_center, self.mixed_engines, self.non_deterministic_updates)
+        if wrong is None:
+            wrong = find_repository_error(self, self.data_center, self.mixed_engines, self.non_deterministic_updates)
         if wrong is None and self.repositories and self.durability.default is Durability.ARCHIVED:
             wrong = expected_error(REPOSITORIES_NOT_ARCHIVED, "durability", "default")
         if wrong is not None:

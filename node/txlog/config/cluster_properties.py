@@ -17,11 +17,11 @@ from pydantic import ValidationError
 
 from txlog.config.limit_specs import CLOSED_CONNECTIONS, EXECUTION_TIMEOUT, KEYS_MAX, LimitsSpec
 from txlog.config.preferences import (
-    CHOICES,
     KEYS,
     Preferences,
     PropertyLine,
     config_fields,
+    describe_error,
     parse_property_lines,
     property_name,
 )
@@ -210,7 +210,9 @@ class _PropertiesParser:
     line_of_name: dict[str, int] = field(default_factory=dict)
     ignored_names: list[str] = field(default_factory=list)
 
-    def add_error(self, line: int, name: str, said: str) -> None:
+    def add_error(self, name: str, said: str, line: int | None = None) -> None:
+        """``line``: by default that of the name; 0 where the file has none."""
+        line = self.line_of_name.get(name, 0) if line is None else line
         place = f"{self.file}:{line}" if line else self.file
         self.errors.append((line, f"{place}: {name}: {said}"))
 
@@ -228,9 +230,8 @@ class _PropertiesParser:
         name = canonical_name(line.name)
         numbered = NUMBERED_NAME.fullmatch(name)
         if name in self.line_of_name:
-            self.add_error(
-                line.first_line, line.name, f"is there twice, as in line {self.line_of_name[name]}; expected once"
-            )
+            said = f"is there twice, as in line {self.line_of_name[name]}; expected once"
+            self.add_error(line.name, said, line.first_line)
             return
         self.line_of_name[name] = line.first_line
         if name in GRAPHDB_ONLY_NAMES:
@@ -239,19 +240,18 @@ class _PropertiesParser:
         read = self._parser_for(name)
         if numbered is not None and numbered[3] not in _NUMBERED_NAMES[numbered[1]]:
             there = ", ".join(f"{numbered[1]}.<n>.{each}" for each in _NUMBERED_NAMES[numbered[1]])
-            self.add_error(line.first_line, line.name[:80], f"no such property; expected one of {there}")
+            self.add_error(line.name[:80], f"no such property; expected one of {there}", line.first_line)
         elif read is None:
             close = difflib.get_close_matches(name, (*NAMES, "peer.1.id", "peer.1.url", "worker.1.url"), n=1)
-            self.add_error(
-                line.first_line, line.name[:80], f"no such property{f'; expected {close[0]}?' if close else ''}"
-            )
+            said = f"no such property{f'; expected {close[0]}?' if close else ''}"
+            self.add_error(line.name[:80], said, line.first_line)
         elif not line.value:
-            self.add_error(line.first_line, line.name, f"has no value; expected {line.name}=VALUE")
+            self.add_error(line.name, f"has no value; expected {line.name}=VALUE", line.first_line)
         else:
             try:
                 self.values[name] = read(line.value)
             except ValueError as wrong:
-                self.add_error(line.first_line, line.name, f'is "{line.value[:60]}"; expected {wrong}')
+                self.add_error(line.name, f'is "{line.value[:60]}"; expected {wrong}', line.first_line)
 
     def _parser_for(self, name: str) -> Callable[[str], Any] | None:
         numbered = NUMBERED_NAME.fullmatch(name)
@@ -277,13 +277,9 @@ class _PropertiesParser:
             return Preferences.model_validate(given)
         except ValidationError as errors:
             for error in errors.errors():
-                context = error.get("ctx", {})
-                key = str((*error["loc"], *context.get("at", ()))[0])
-                what = context.get("what") or context.get("error") or error["msg"]
-                what = CHOICES.get(key, what)
-                name = property_name(key)
+                key, what = describe_error(dict(error))
                 got = f'is "{str(given[key])[:60]}"; ' if key in given else ""
-                self.add_error(self.line_of_name.get(name, 0), name, f"{got}expected {what}")
+                self.add_error(property_name(key), f"{got}expected {what}")
             return None
 
     # Checks across lines
@@ -299,17 +295,14 @@ class _PropertiesParser:
         found = _REPOSITORY.search(parts.path)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or port == 0 or found is None:
             what = "an RDF4J repository's URL, such as http://uk-1.example.net:7300/repositories/demo"
-            self.add_error(self.line_of_name[name], name, f'is "{value[:100]}"; expected {what}')
+            self.add_error(name, f'is "{value[:100]}"; expected {what}')
             return None
         if repository is not None and found[1] != repository:
             said = f'is of the repository "{found[1]}"; expected "{repository}", the same as in master-url'
-            self.add_error(self.line_of_name[name], name, said)
+            self.add_error(name, said)
             return None
         base = parts.path[: found.start()].removesuffix("/rdf4j-server").rstrip("/")
         return f"{parts.scheme}://{parts.netloc}{base}", found[1], parts.hostname
-
-    def _add_missing(self, name: str, example: str) -> None:
-        self.add_error(0, name, f"is missing; expected {name}={example}")
 
     def _data_center(self, node: str, name: str) -> str | None:
         """The given value, else the node id without its number."""
@@ -317,7 +310,8 @@ class _PropertiesParser:
         own = NODE_NUMBER.match(node)
         if given is None and own is None:
             at = self.line_of_name.get(name.replace("data-center", "id"), self.line_of_name.get("node-id", 0))
-            self.add_error(at, name, f"is missing; expected {name}=NAME, since {node} ends in no number as uk-1 does")
+            said = f"is missing; expected {name}=NAME, since {node} ends in no number as uk-1 does"
+            self.add_error(name, said, at)
         return given or (own[1] if own is not None else None)
 
     def _numbers(self, kind: str) -> list[int]:
@@ -327,7 +321,7 @@ class _PropertiesParser:
     def _build(self, preferences: Preferences | None) -> ClusterProperties | None:
         for name, example in (("node-id", "uk-1"), ("master-url", "http://uk-1.example.net:7300/repositories/demo")):
             if name not in self.values:
-                self._add_missing(name, example)
+                self.add_error(name, f"is missing; expected {name}={example}")
         if self.errors or preferences is None:
             return None
         values, node = self.values, str(self.values["node-id"])
@@ -341,12 +335,10 @@ class _PropertiesParser:
         workers = self._parse_workers(center)
         scheme = urlsplit(url).scheme
         if "tls-folder" in values and scheme != "https":
-            self.add_error(
-                self.line_of_name["master-url"], "master-url", "is http; expected https, since there is a tls-folder"
-            )
+            self.add_error("master-url", "is http; expected https, since there is a tls-folder")
         if scheme == "https" and not {"tls-folder", "listen-address"} & set(values):
             said = "is https; expected a tls-folder, or the listen-address behind a proxy that ends TLS"
-            self.add_error(self.line_of_name["master-url"], "master-url", said)
+            self.add_error("master-url", said)
         if self.errors:
             return None
         port = urlsplit(url).port or (443 if scheme == "https" else 80)
@@ -365,7 +357,7 @@ class _PropertiesParser:
         if "load-sources" in values:
             fields["load"] = {"sources": values["load-sources"], "networks": values.get("load-networks", [])}
         elif "load-networks" in values:
-            self.add_error(self.line_of_name["load-networks"], "load-networks", "is of no use without load-sources")
+            self.add_error("load-networks", "is of no use without load-sources")
             return None
         limits = LimitsSpec.model_validate({_LIMITS[name]: values[name] for name in _LIMITS if name in values})
         fields["limits"] = {"keys_max": limits.keys_max}
@@ -394,7 +386,7 @@ class _PropertiesParser:
                 own = str(error["loc"][0]) if error["loc"] else ""
                 name = by_field.get(own, property_name(own).replace("_", "-"))
                 said = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda field: field[0].replace("_", "-"), error["msg"])
-                self.add_error(self.line_of_name.get(name, 0), name or "the file", said)
+                self.add_error(name or "the file", said)
             return None
 
     def _parse_peers(
@@ -408,23 +400,17 @@ class _PropertiesParser:
             lacks = [part for part in ("id", "url") if f"{name}.{part}" not in self.values]
             if lacks:
                 line = min(at for each, at in self.line_of_name.items() if each.startswith(f"{name}."))
-                self.add_error(line, f"{name}.{lacks[0]}", f"is missing; expected {name}.{lacks[0]}=VALUE")
+                self.add_error(f"{name}.{lacks[0]}", f"is missing; expected {name}.{lacks[0]}=VALUE", line)
                 continue
             node = str(self.values[f"{name}.id"])
             parsed, center = self._parse_url(f"{name}.url", repository), self._data_center(node, f"{name}.data-center")
             if parsed is None or center is None:
                 continue
             if node in found:
-                self.add_error(
-                    self.line_of_name[f"{name}.id"], f"{name}.id", f"{node} is there twice; every master has its own id"
-                )
+                self.add_error(f"{name}.id", f"{node} is there twice; every master has its own id")
                 continue
             if parsed[0] in urls.values():
-                self.add_error(
-                    self.line_of_name[f"{name}.url"],
-                    f"{name}.url",
-                    f"{parsed[0]} is there twice; every master has its own",
-                )
+                self.add_error(f"{name}.url", f"{parsed[0]} is there twice; every master has its own")
                 continue
             urls[node] = parsed[0]
             port = self.values.get(f"{name}.peer-port", peer_port)
@@ -441,27 +427,21 @@ class _PropertiesParser:
             line = min(at for each, at in self.line_of_name.items() if each.startswith(f"{name}."))
             url: str | None = self.values.get(f"{name}.url")
             if url is None:
-                self.add_error(line, f"{name}.url", f"is missing; expected {name}.url=URL")
+                self.add_error(f"{name}.url", f"is missing; expected {name}.url=URL", line)
                 continue
             if not re.fullmatch(r"https?://[^/\s?#]+(/[^\s?#]*)?", url):
-                self.add_error(
-                    self.line_of_name[f"{name}.url"], f"{name}.url", f'is "{url[:60]}"; expected a URL of a store'
-                )
+                self.add_error(f"{name}.url", f'is "{url[:60]}"; expected a URL of a store')
                 continue
             called = self.values.get(f"{name}.id", f"{center}-worker-{number}")
             url, engine = url.rstrip("/"), self.values.get(f"{name}.engine", "oxigraph")
             if any(url == other.url or called == other.name for other in found):
-                self.add_error(line, name, f"{called} or {url} is there twice; every store has its own")
+                self.add_error(name, f"{called} or {url} is there twice; every store has its own", line)
                 continue
             if engine in STANDALONE_ENGINES and self.values.get("mixed-engines"):
-                self.add_error(
-                    self.line_of_name["mixed-engines"],
-                    "mixed-engines",
-                    f"a {engine} is not mixed; expected no such line",
-                )
+                self.add_error("mixed-engines", f"a {engine} is not mixed; expected no such line")
                 continue
             if engine == "virtuoso" and self.values.get("non-deterministic-updates") != "refuse":
-                self.add_error(line, name, f"a {engine} takes no effects; expected non-deterministic-updates=refuse")
+                self.add_error(name, f"a {engine} takes no effects; expected non-deterministic-updates=refuse", line)
                 continue
             found.append(WorkerConfig(name=called, url=url, engine=engine))
         return found

@@ -187,17 +187,15 @@ def validate_preferences(values: Mapping[str, Any]) -> Preferences:
         raise BadInput("; ".join(_format_error(dict(error), values) for error in wrong.errors())) from None
 
 
-def _format_error(error: dict[str, Any], values: Mapping[str, Any]) -> str:
+def describe_error(error: dict[str, Any]) -> tuple[str, str]:
+    """Of a validation of :class:`Preferences`: the key that is wrong, and what is expected."""
     context = error.get("ctx", {})
     key = str((*error["loc"], *context.get("at", ()))[0])
-    if error["type"] == "expected":
-        what = str(context["what"])
-    elif error["type"] == "value_error":
-        what = str(context["error"])
-    elif key in CHOICES:
-        what = CHOICES[key]
-    else:
-        what = str(error["msg"])
+    return key, str(CHOICES.get(key) or context.get("what") or context.get("error") or error["msg"])
+
+
+def _format_error(error: dict[str, Any], values: Mapping[str, Any]) -> str:
+    key, what = describe_error(error)
     return f"{key} is {str(values.get(key))[:60]!r}; expected {what}"
 
 

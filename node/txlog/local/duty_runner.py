@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from txlog.config.process_config import DutyJobConfig
-from txlog.local.child_process import ChildProcess
-from txlog.local.log_files import last_lines
+from txlog.local.job_process import run_job
 from txlog.local.master_requests import request_master
+from txlog.local.repository_plan import place_of
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import NotFound, TxLogError
 from txlog.supervision.duties import (
@@ -39,7 +38,6 @@ log = logging.getLogger("txlog.local")
 
 POLL_INTERVAL_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 2.0
-INTERRUPT_TIMEOUT_S: Final = 5.0
 HISTORY_MAX: Final = 200
 """Duties that are kept for the split report."""
 
@@ -121,8 +119,8 @@ class DutyRunner:
         retry = self._retries.get((data_center, argument), _Retry())
         if time.monotonic() < retry.at:
             return None
-        code = await self._run_process(data_center, argument)
-        output = "\n".join(last_lines(self._state.log(duty_log_name(data_center)), 1))
+        config, log_name = self._state.duties(data_center), duty_log_name(data_center)
+        code, output = await run_job(self._state, "txlog.backup.duty", config, log_name, argument)
         if code == 0:
             self._retries.pop((data_center, argument), None)
             return parse_job_output(output)
@@ -134,16 +132,8 @@ class DutyRunner:
             await self._report_failure(url, duty, message)
         return None
 
-    async def _run_process(self, data_center: str, argument: str) -> int:
-        config = str(self._state.duties(data_center))
-        command = (sys.executable, "-m", "txlog.backup.duty", "--config", config, argument)
-        child = ChildProcess(command, self._state.own_environment, self._state.log(duty_log_name(data_center)))
-        return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)
-
     def _record_done(self, group: str, duty: ListedDuty, result: Mapping[str, Any]) -> None:
-        data_center, _, repository = group.partition(".")  # as duty_group has it
-        where = {"dataCenter": data_center, **({"repository": repository} if repository else {})}
-        facts = {**where, "duty": duty["id"], "kind": duty["kind"], "why": duty["why"], **result}
+        facts = {**place_of(group), "duty": duty["id"], "kind": duty["kind"], "why": duty["why"], **result}
         self._saved["done"] = [*self._saved["done"], facts][-HISTORY_MAX:]
         self._save()
         log.info("%s of %s is done: %s", duty["id"], group, json.dumps(result))

@@ -9,9 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from txlog.config.backup_policy import BackupPolicy
 from txlog.config.cluster import PeerSpec
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestProblem
 from txlog.config.process_config import (
@@ -40,7 +38,6 @@ from txlog.config.process_config_builder import (
     worker_names,
 )
 from txlog.config.repository_specs import repository_worker_names
-from txlog.local.engines.rdf4j_server import Rdf4jFiles
 from txlog.local.link_proxy import LinkConfig
 from txlog.local.local_security import security_fields
 from txlog.local.process_spec import (
@@ -139,7 +136,7 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
     if missing:
         wrong = f"names {', '.join(missing)}, of which no manifest was given; expected one for each (-f takes several)"
         raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
-    engines = sorted({engine for manifest in manifests for engine in _worker_engines(manifest)})
+    engines = sorted({engine for manifest in manifests for engine in manifest.cluster.spec.workers.engines})
     plain = next((manifest for manifest in manifests if not manifest.cluster.spec.mixed_engines), None)
     if len(engines) > 1 and plain is not None:
         wrong = (
@@ -154,10 +151,6 @@ def check_complete(manifests: Sequence[ClusterManifest]) -> None:
     if twice:
         wrong = f"two processes would be called {twice}; expected another name of a data centre"
         raise BadManifest([ManifestProblem(manifests[0].file, manifests[0].line, "spec.peers", wrong)])
-
-
-def _worker_engines(manifest: ClusterManifest) -> set[str]:
-    return set(manifest.cluster.spec.workers.engines)
 
 
 def _process_names(manifest: ClusterManifest) -> list[str]:
@@ -211,28 +204,18 @@ def _peer_port_name(node: str) -> str:
     return f"{node}/peers"
 
 
-def _uses_tls(manifest: ClusterManifest) -> bool:
-    return manifest.cluster.spec.security.tls_secret_ref is not None
-
-
 def make_plan(
     manifests: Sequence[ClusterManifest],
     state: StateFolder,
     ports: Mapping[str, int],
+    stores: StorePrograms,
     *,
-    oxigraph: str,
-    java_home: Path,
-    fuseki: Path | None = None,
-    rdf4j: Rdf4jFiles | None = None,
-    virtuoso: Path | None = None,
     python: str = sys.executable,
     changes: WorkerChanges = NO_CHANGES,
     repositories: RepositoryRecords = NO_REPOSITORIES,
 ) -> ProcessPlan:
     """The plan with ``changes``, for manifests that passed :func:`check_complete`. ``ports`` has one for each of
-    :func:`port_names`. ``repositories``: of :func:`~txlog.local.repository_plan.planned_records`. ``oxigraph`` and
-    ``virtuoso`` are the paths of the stores' programs, ``fuseki`` that of its jar, ``rdf4j`` those of its files, where
-    a manifest uses them."""
+    :func:`port_names`. ``repositories``: of :func:`~txlog.local.repository_plan.planned_records`."""
     topology = _topology(manifests, ports, changes, repositories)
     further = {dc: master_repositories(topology, dc, repositories) for dc in topology.data_centers}
     nodes = {
@@ -247,7 +230,6 @@ def make_plan(
     }
     backups = _backup_plans(manifests, topology, state, repositories)
     duties |= repository_duties(topology, repositories, state, {name: each.config for name, each in backups.items()})
-    stores = StorePrograms(oxigraph, java_home, fuseki, rdf4j, virtuoso)
     workers = [*topology.workers, *topology.repository_workers]
     programs = [store_program(worker, state, stores) for worker in workers if worker.managed]
     links = _links(topology.masters, ports)
@@ -256,12 +238,13 @@ def make_plan(
         programs.append(ProcessSpec(name=LINK_PROXY_NAME, role="links", data_center="", command=command))
     programs += [master_program(nodes[master.node], master, state, python) for master in topology.masters]
     programs += [
-        pipeline_program(name, config.data_center, state, python, java_home) for name, config in pipelines.items()
+        pipeline_program(name, config.data_center, state, python, stores.java_home)
+        for name, config in pipelines.items()
     ]
     archivers = {
-        manifest.data_center: config
-        for manifest in manifests
-        if (config := _archiver_config(manifest, topology, state)) is not None
+        cluster.data_center: config
+        for cluster in (manifest.cluster for manifest in manifests)
+        if (config := build_archiver_config(cluster, topology.master_urls(cluster.data_center), state.secret))
     }
     programs += [archiver_program(data_center, state, python) for data_center in archivers]
     change_sets = _change_sets_configs(manifests, topology, state, ports)
@@ -290,7 +273,7 @@ def _pipeline_config(
     spec = manifest.cluster.spec
     return PipelineConfig(
         data_center=manifest.data_center,
-        masters=[master.url for master in topology.masters_of(manifest.data_center)],
+        masters=topology.master_urls(manifest.data_center),
         workers=_worker_configs(topology, manifest.data_center),
         scratch_folder=state.pipeline(manifest.data_center) / "scratch",
         traces=build_traces_config(manifest.cluster),
@@ -311,7 +294,9 @@ def _topology(
         data_centers=[manifest.data_center for manifest in manifests],
         masters=[
             MasterLocation(
-                node=node, data_center=manifest.data_center, url=loopback_url(ports[node], tls=_uses_tls(manifest))
+                node=node,
+                data_center=manifest.data_center,
+                url=loopback_url(ports[node], tls=manifest.cluster.spec.security.tls_secret_ref is not None),
             )
             for manifest in manifests
             for node in manifest.cluster.own_peer.nodes
@@ -345,7 +330,7 @@ def _duty_config(
         backup, data_center = manifest.cluster.spec.backup, manifest.data_center
         folder = FolderConfig(folder=state.split_backups(data_center))
         targets[data_center] = build_target_config(backup.target, state.secret) if backup else folder
-    masters = {dc: [master.url for master in topology.masters_of(dc)] for dc in targets}
+    masters = {dc: topology.master_urls(dc) for dc in targets}
     return {
         dc: DutyJobConfig(
             data_center=dc,
@@ -360,11 +345,6 @@ def _duty_config(
     }
 
 
-def _archiver_config(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> ArchiverConfig | None:
-    masters = [master.url for master in topology.masters_of(manifest.data_center)]
-    return build_archiver_config(manifest.cluster, masters, state.secret)
-
-
 def _change_sets_configs(
     manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder, ports: Mapping[str, int]
 ) -> dict[str, ChangeSetsConfig]:
@@ -372,9 +352,8 @@ def _change_sets_configs(
     found: dict[str, ChangeSetsConfig] = {}
     for cluster in (each.cluster for each in manifests if each.cluster.spec.change_sets.enabled):
         dc = cluster.data_center
-        masters, port = [master.url for master in topology.masters_of(dc)], ports[change_sets_name(dc)]
-        folder, token = state.change_sets(dc), state.token_file
-        config = build_change_sets_config(cluster, masters, folder=folder, port=port, token_file=token)
+        masters, port, folder = topology.master_urls(dc), ports[change_sets_name(dc)], state.change_sets(dc)
+        config = build_change_sets_config(cluster, masters, folder=folder, port=port, token_file=state.token_file)
         assert config is not None, "it is enabled"
         found[dc] = config
     return found
@@ -382,42 +361,33 @@ def _change_sets_configs(
 
 def _site_link_configs(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> list[SiteLinkConfig]:
     dc = manifest.data_center
-    masters = [master.url for master in topology.masters_of(dc)]
-    return build_site_link_configs(manifest.cluster, masters, state.sites(dc), state.secret)
+    return build_site_link_configs(manifest.cluster, topology.master_urls(dc), state.sites(dc), state.secret)
 
 
 def _rehearsal_plans(
     manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
 ) -> dict[str, RehearsalPlan]:
-    found = {manifest.data_center: _rehearsal_plan(manifest, topology, state) for manifest in manifests}
-    return {data_center: plan for data_center, plan in found.items() if plan is not None}
+    found: dict[str, RehearsalPlan] = {}
+    for manifest in manifests:
+        dc, archive = manifest.data_center, manifest.cluster.spec.archive
+        config = build_rehearsal_config(manifest.cluster, topology.master_urls(dc), state.secret)
+        if config is not None and archive is not None:
+            found[dc] = RehearsalPlan(config, archive.rehearsal.schedule if archive.rehearsal is not None else None)
+    return found
 
 
 def _backup_plans(
     manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder, repositories: RepositoryRecords
 ) -> dict[str, BackupPlan]:
-    first = {
-        manifest.data_center: _backup_plan(manifest, manifest.cluster.spec.backup, topology, state)
-        for manifest in manifests
-        if manifest.cluster.spec.backup
-    }
+    first: dict[str, BackupPlan] = {}
+    for manifest in manifests:
+        dc, backup = manifest.data_center, manifest.cluster.spec.backup
+        if backup is not None:
+            target = build_target_config(backup.target, state.secret)
+            config = build_backup_config(manifest.cluster, topology.master_urls(dc), target)
+            first[dc] = BackupPlan(config, backup.schedule)
     further = repository_backups(topology, repositories, {dc: each.config for dc, each in first.items()})
     return first | {group: BackupPlan(config, first[config.data_center].schedule) for group, config in further.items()}
-
-
-def _rehearsal_plan(manifest: ClusterManifest, topology: Topology, state: StateFolder) -> RehearsalPlan | None:
-    masters = [master.url for master in topology.masters_of(manifest.data_center)]
-    config = build_rehearsal_config(manifest.cluster, masters, state.secret)
-    archive = manifest.cluster.spec.archive
-    if config is None or archive is None:
-        return None
-    return RehearsalPlan(config, archive.rehearsal.schedule if archive.rehearsal is not None else None)
-
-
-def _backup_plan(manifest: ClusterManifest, backup: BackupPolicy, topology: Topology, state: StateFolder) -> BackupPlan:
-    masters = [master.url for master in topology.masters_of(manifest.data_center)]
-    config = build_backup_config(manifest.cluster, masters, build_target_config(backup.target, state.secret))
-    return BackupPlan(config, backup.schedule)
 
 
 def _worker_locations(

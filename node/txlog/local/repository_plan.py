@@ -102,8 +102,14 @@ def duty_group(data_center: str, repository: str) -> str:
     return f"{data_center}.{repository_label(repository)}"
 
 
+def place_of(group: str) -> dict[str, str]:
+    """What a :func:`duty_group`, or a data centre alone, stands for, as JSON."""
+    data_center, _, repository = group.partition(".")
+    return {"dataCenter": data_center, **({"repository": repository} if repository else {})}
+
+
 def _master_urls(topology: Topology, data_center: str, repository: str) -> list[str]:
-    return [f"{master.url}{REPOSITORIES_PATH}/{repository}" for master in topology.masters_of(data_center)]
+    return [f"{url}{REPOSITORIES_PATH}/{repository}" for url in topology.master_urls(data_center)]
 
 
 def repository_backups(
@@ -133,9 +139,6 @@ def repository_duties(
     """By :func:`duty_group`. Split backups of further repositories go into the state folder. ``backups``: those by
     schedule, from which a store is restored as well."""
 
-    def masters(data_center: str, repository: str) -> list[str]:
-        return _master_urls(topology, data_center, repository)
-
     def kept(data_centers: Sequence[str], repository: str) -> list[TargetConfig]:
         groups = [duty_group(dc, repository) for dc in data_centers]
         return list({repr(target): target for g in groups if g in backups for target in [backups[g].target]}.values())
@@ -149,10 +152,10 @@ def repository_duties(
         others = [dc for dc in topology.data_centers if dc != each.data_center]
         found[group] = DutyJobConfig(
             data_center=each.data_center,
-            masters=masters(each.data_center, each.name),
+            masters=_master_urls(topology, each.data_center, each.name),
             target=target(each.data_center, each.name),
             others=[*kept([each.data_center], each.name), *(target(dc, each.name) for dc in others)],
-            elsewhere=[masters(dc, each.name) for dc in others],
+            elsewhere=[_master_urls(topology, dc, each.name) for dc in others],
             shown=state.rejoin_diffs(group),
             repaired=state.repair_patches(group),
         )

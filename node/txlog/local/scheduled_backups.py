@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from txlog.config.schedule import Schedule, parse_schedule
-from txlog.local.child_process import ChildProcess
-from txlog.local.log_files import last_lines
+from txlog.local.job_process import run_job
 from txlog.local.process_plan import BackupPlan, RehearsalPlan
-from txlog.local.repository_plan import duty_group
+from txlog.local.repository_plan import duty_group, place_of
 from txlog.local.repository_records import read_repositories
 from txlog.local.state_folder import StateFolder
 from txlog.supervision.backup_schedule import plan_scheduled_backup
@@ -28,8 +26,6 @@ log = logging.getLogger("txlog.local")
 
 SCHEDULE_CHECK_INTERVAL_S: Final = 30.0
 """Longest single wait: the clock may be set meanwhile."""
-INTERRUPT_TIMEOUT_S: Final = 5.0
-"""How long an interrupted one may take to delete its unfinished files."""
 
 
 class ScheduledKind(NamedTuple):
@@ -83,7 +79,7 @@ class ScheduledBackups:
         """``last``: the output of the last one, with its exit code; ``next``: when one is due, in seconds since
         1970."""
         return [
-            {**_place(group), "schedule": text, **self._results.get(group, {})} | ({} if text else {"next": None})
+            {**place_of(group), "schedule": text, **self._results.get(group, {})} | ({} if text else {"next": None})
             for group, text in self._texts.items()
             if not self._is_removed(group)
         ]
@@ -109,22 +105,15 @@ class ScheduledBackups:
 
     async def _carry_out(self, data_center: str) -> None:
         try:
-            code = await self._run_process(data_center)
+            config = self._kind.config(self._state, data_center)
+            code, output = await run_job(self._state, self._kind.program, config, self._kind.log_name(data_center))
         except OSError as error:
             log.error("a %s of %s cannot be started: %s", self._kind.noun, data_center, error)
             return
-        output = "\n".join(last_lines(self._state.log(self._kind.log_name(data_center)), 1))
         result = parse_job_output(output) or {"error": "Ended", "message": output}
         self._record_result(data_center, last={"exitCode": code, **result})
         if code:
             log.error("a scheduled %s of %s failed: %s", self._kind.noun, data_center, output)
-
-    async def _run_process(self, data_center: str) -> int:
-        config = self._kind.config(self._state, data_center)
-        command = (sys.executable, "-m", self._kind.program, "--config", str(config))
-        log_file = self._state.log(self._kind.log_name(data_center))
-        child = ChildProcess(command, self._state.own_environment, log_file)
-        return await child.wait_or_interrupt(INTERRUPT_TIMEOUT_S)
 
     def _record_result(self, data_center: str, **facts: Any) -> None:
         self._results[data_center] = {**self._results.get(data_center, {}), **facts}
@@ -136,8 +125,3 @@ def _turn(group: str) -> str:
     no burden and no backup of the first one waits."""
     data_center, dot, _ = group.partition(".")
     return data_center + dot
-
-
-def _place(group: str) -> dict[str, str]:
-    data_center, _, repository = group.partition(".")
-    return {"dataCenter": data_center, **({"repository": repository} if repository else {})}

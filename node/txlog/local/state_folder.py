@@ -103,6 +103,10 @@ class Topology(_StateModel):
         """The masters of that data centre."""
         return [master for master in self.masters if master.data_center == data_center]
 
+    def master_urls(self, data_center: str) -> list[str]:
+        """Their URLs."""
+        return [master.url for master in self.masters_of(data_center)]
+
 
 class AddedWorker(_StateModel):
     """A worker that was added since the manifests were written."""

@@ -378,14 +378,11 @@ class Supervisor:
     async def _rotate_logs(self) -> None:
         while True:
             await asyncio.sleep(self._intervals.rotate_logs_s)
-            for name in list(self._processes):
+            backups = map(BACKUPS.log_name, self.plan.backup_plans)
+            rehearsals = map(REHEARSALS.log_name, self.plan.rehearsal_plans)
+            duties = map(duty_log_name, self.plan.duty_configs)
+            for name in (*self._processes, *backups, *rehearsals, *duties, "supervisor"):
                 await asyncio.to_thread(rotate_log, self.state.log(name))
-            for kind, plans in ((BACKUPS, self.plan.backup_plans), (REHEARSALS, self.plan.rehearsal_plans)):
-                for data_center in plans:
-                    await asyncio.to_thread(rotate_log, self.state.log(kind.log_name(data_center)))
-            for data_center in self.plan.duty_configs:
-                await asyncio.to_thread(rotate_log, self.state.log(duty_log_name(data_center)))
-            await asyncio.to_thread(rotate_log, self.state.log("supervisor"))
 
     # -- links
 

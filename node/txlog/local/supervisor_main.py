@@ -30,6 +30,7 @@ from txlog.local.repository_plan import planned_records, repository_engines
 from txlog.local.repository_records import read_repositories
 from txlog.local.single_master import single_master_plan, single_master_properties
 from txlog.local.state_folder import StateFolder
+from txlog.local.store_program import StorePrograms
 from txlog.local.supervisor import Supervisor
 from txlog.local.supervisor_api import serve_control_api
 from txlog.local.worker_scaler import WorkerScaling
@@ -62,18 +63,14 @@ def plan_for(paths: Sequence[Path], state: StateFolder, running: Collection[str]
     stores = [m.cluster.spec.workers for m in manifests]
     own = {each.engine for each in stores if not each.external} | repository_engines(repositories)
     engines = {server_of_engine(engine) for engine in own}
-    return make_plan(
-        manifests,
-        state,
-        ports,
-        oxigraph=obtain_oxigraph(),
-        java_home=java_home,
+    programs = StorePrograms(
+        obtain_oxigraph(),
+        java_home,
         fuseki=obtain_fuseki() if "fuseki" in engines else None,
         rdf4j=obtain_rdf4j(state.root / "rdf4j") if "rdf4j" in engines else None,
         virtuoso=obtain_virtuoso() if "virtuoso" in engines else None,
-        changes=changes,
-        repositories=repositories,
     )
+    return make_plan(manifests, state, ports, programs, changes=changes, repositories=repositories)
 
 
 def check(paths: Sequence[Path]) -> None:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from txlog.archive.file_name import Node
 from txlog.archive.path import find_paths
 from txlog.archive.stream import Stream
-from txlog.backup.backup_job import READ_TIMEOUT_S, find_worker
 from txlog.backup.pinned_snapshot import SourceWorker, open_snapshot
+from txlog.backup.worker_lookup import READ_TIMEOUT_S, find_worker
 from txlog.client import MasterClient
 from txlog.config.units import parse_duration
 from txlog.model.errors import LogNeedsRestore, TxLogError, Unavailable

@@ -20,12 +20,12 @@ from typing import Any, Final
 from txlog.archive.archive_errors import NoArchive
 from txlog.archive.moment import MomentKind, parse_moment
 from txlog.archive.moment_restore import MomentRequest
-from txlog.archive.stream import StreamId, find_streams
+from txlog.archive.stream import find_streams
 from txlog.archive.stream_reader import StreamReader
-from txlog.backup.backup_job import READ_TIMEOUT_S
 from txlog.backup.chain_check import read_cluster_id
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.target import BackupTarget, open_target
+from txlog.backup.worker_lookup import READ_TIMEOUT_S
 from txlog.client import MasterClient
 from txlog.config.json_file import read_json_file
 from txlog.config.process_config import NodeConfig
@@ -110,10 +110,7 @@ def _place_of(place: BackupTarget, config: RecoveryConfig, cluster: bytes) -> st
 
 
 def _open_reader(place: BackupTarget, config: RecoveryConfig) -> StreamReader:
-    def is_wanted(each: StreamId) -> bool:
-        return config.data_center in (None, each.data_center) and config.cluster in (None, each.cluster.hex())
-
-    streams = find_streams(place, is_wanted)
+    streams = find_streams(place, config.data_center, config.cluster)
     if len(streams) != 1:
         names = ", ".join(f"{each.id.data_center} of {each.id.cluster.hex()}" for each in streams) or "none"
         raise NoArchive(f"{place.location} holds these archives: {names}; expected one: name cluster and dataCenter")

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from txlog.config.cluster import TxLogCluster
+from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs import archiver, change_sets, jobs, masters, network_policies, pipeline, recovery, workers
-from txlog_operator.specs.common import BuildContext, KubeObject
+from txlog_operator.specs.common import WORKER_PORT, BuildContext, KubeObject, disruption_budget, headless_service
 
 __all__ = [
     "BuildContext",
@@ -42,7 +43,7 @@ def master_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObje
     return [
         masters.config_map(cluster, around),
         *masters.services(cluster, around),
-        masters.disruption_budget(cluster, around),
+        disruption_budget(cluster, around, ObjectNames(cluster).master_hosts, masters.COMPONENT),
         masters.stateful_set(cluster, around),
     ]
 
@@ -51,9 +52,10 @@ def worker_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObje
     """The objects of the workers; none where the manifest's workers are external."""
     if cluster.spec.workers.external:
         return []
+    hosts = ObjectNames(cluster).worker_hosts
     return [
-        workers.service(cluster, around),
-        workers.disruption_budget(cluster, around),
+        headless_service(cluster, around, hosts, workers.COMPONENT, {"http": WORKER_PORT}),
+        disruption_budget(cluster, around, hosts, workers.COMPONENT),
         workers.stateful_set(cluster, around),
     ]
 

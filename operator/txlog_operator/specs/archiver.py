@@ -24,7 +24,7 @@ from txlog_operator.specs.common import (
     internal_credentials,
     master_urls,
     pod_spec,
-    selector,
+    single_pod_deployment,
 )
 from txlog_operator.specs.pod_template import build_pod_template
 from txlog_operator.specs.target_volumes import target_volumes
@@ -48,18 +48,11 @@ def archiver_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
         return []
     name = ObjectNames(cluster).archiver
     text = config_text(config)
-    spec: KubeObject = {
-        "replicas": 1,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": selector(cluster, COMPONENT)},
-        "template": build_pod_template(
-            cluster, COMPONENT, _pod(cluster, around, name), {CONFIG_HASH_ANNOTATION: short_hash(text)}
-        ),
-    }
-    data = {CONFIG_FILE: text}
+    marks = {CONFIG_HASH_ANNOTATION: short_hash(text)}
+    template = build_pod_template(cluster, COMPONENT, _pod(cluster, around, name), marks)
     return [
-        build_object(cluster, around, "v1", "ConfigMap", name, COMPONENT, data=data),
-        build_object(cluster, around, "apps/v1", "Deployment", name, COMPONENT, spec=spec),
+        build_object(cluster, around, "v1", "ConfigMap", name, COMPONENT, data={CONFIG_FILE: text}),
+        single_pod_deployment(cluster, around, name, COMPONENT, template),
     ]
 
 

@@ -23,8 +23,8 @@ from txlog_operator.specs.common import (
     build_object,
     config_text,
     container,
+    headless_service,
     internal_credentials,
-    ip_families,
     listen_host,
     master_urls,
     peer_token_secret,
@@ -67,13 +67,6 @@ def change_set_objects(cluster: TxLogCluster, around: BuildContext) -> list[Kube
     text = config_text(config)
     storage = cluster.spec.change_sets.storage
     size = around.volume_sizes.get(COMPONENT, storage.size)
-    service = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": selector(cluster, COMPONENT),
-        "ports": [{"name": "http", "port": CHANGE_SETS_PORT, "targetPort": "http"}],
-        **ip_families(around),
-    }
     spec: KubeObject = {
         "replicas": 0 if around.hibernated else 1,
         "serviceName": name,
@@ -86,7 +79,7 @@ def change_set_objects(cluster: TxLogCluster, around: BuildContext) -> list[Kube
     }
     return [
         build_object(cluster, around, "v1", "ConfigMap", name, COMPONENT, data={CONFIG_FILE: text}),
-        build_object(cluster, around, "v1", "Service", name, COMPONENT, spec=service),
+        headless_service(cluster, around, name, COMPONENT, {"http": CHANGE_SETS_PORT}),
         build_object(cluster, around, "apps/v1", "StatefulSet", name, COMPONENT, spec=spec),
     ]
 

@@ -44,10 +44,11 @@ FIELD_MANAGER: Final = "txlog-operator"
 
 @dataclass(frozen=True)
 class BuildContext:
-    """Facts that are not in the manifest. ``owner_uid``: the cluster's uid; without it Kubernetes collects no object
-    with the cluster. ``last_seen``: of each master, by node id. ``master_count``: how many run while one of them still
-    leaves, or may not start yet (default: the manifest's count). ``pipeline_account``: the service account with which
-    Spark's driver may create executors, None where the chart defines none."""
+    """Facts that are not in the manifest. ``image``: where the manifest names none. ``owner_uid``: the cluster's uid;
+    without it Kubernetes collects no object with the cluster. ``last_seen``: of each master, by node id.
+    ``master_count``: how many run while one of them still leaves, or may not start yet (default: the manifest's count).
+    ``pipeline_account``: the service account with which Spark's driver may create executors, None where the chart
+    defines none."""
 
     image: str
     pull_policy: str = "IfNotPresent"
@@ -195,6 +196,44 @@ def volume_claim(
         "metadata": {"name": name, **({"labels": dict(template)} if template else {})},
         "spec": spec,
     }
+
+
+def headless_service(
+    cluster: TxLogCluster, around: BuildContext, name: str, component: str, ports: Mapping[str, int]
+) -> KubeObject:
+    """A Service that gives each pod of a component a host name, also before it is ready. ``ports``: by name."""
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector(cluster, component),
+        "ports": [{"name": each, "port": port, "targetPort": each} for each, port in ports.items()],
+        **ip_families(around),
+    }
+    return build_object(cluster, around, "v1", "Service", name, component, spec=spec)
+
+
+def disruption_budget(cluster: TxLogCluster, around: BuildContext, name: str, component: str) -> KubeObject:
+    """At most one unavailable pod. It also allows the eviction of a single one, so that no drain waits for ever."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, component)}}
+    return build_object(cluster, around, "policy/v1", "PodDisruptionBudget", name, component, spec=spec)
+
+
+def single_pod_deployment(
+    cluster: TxLogCluster, around: BuildContext, name: str, component: str, template: KubeObject
+) -> KubeObject:
+    """A Deployment of one pod, which ends before the next one begins."""
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": selector(cluster, component)},
+        "template": template,
+    }
+    return build_object(cluster, around, "apps/v1", "Deployment", name, component, spec=spec)
+
+
+def field_variable(name: str, path: str) -> KubeObject:
+    """A variable of a container with the value of a field of its pod."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def url_scheme(cluster: TxLogCluster) -> str:

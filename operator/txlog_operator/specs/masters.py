@@ -30,6 +30,8 @@ from txlog_operator.specs.common import (
     change_sets_url,
     config_text,
     container,
+    field_variable,
+    headless_service,
     ip_families,
     is_secured,
     listen_host,
@@ -194,7 +196,7 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
     names, secrets = ObjectNames(cluster), _secret_volumes(cluster)
     config = f"{CONFIG_FOLDER}/{cluster.data_center}-$(TXLOG_INDEX).json"
-    env = [_field_variable("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")]
+    env = [field_variable("TXLOG_INDEX", f"metadata.labels['{INDEX_LABEL}']")]
     mounts: list[KubeObject] = [
         {"name": CLAIM, "mountPath": str(DATA_FOLDER)},
         CONFIG_MOUNT,
@@ -206,7 +208,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
         COMPONENT,
         ["python", "-m", "txlog.server", f"--config={config}"],
         env=env,
-        ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster)],
+        ports=[{"name": name, "containerPort": port} for name, port in _ports(cluster).items()],
         resources=resource_requirements(cluster.spec.masters.resources, REQUESTS),
         startupProbe=_probe(cluster, "startup", periodSeconds=1, failureThreshold=600),
         livenessProbe=_probe(cluster, "live", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
@@ -248,31 +250,17 @@ def _probe(cluster: TxLogCluster, kind: str, **times: int) -> KubeObject:
     return {"httpGet": {"path": f"/health/{kind}", "port": "http", **speaks}, **times}
 
 
-def _ports(cluster: TxLogCluster) -> list[tuple[str, int]]:
+def _ports(cluster: TxLogCluster) -> dict[str, int]:
     """The ports of a pod by name: for clients, and for peers with certificates."""
-    return [("http", MASTER_PORT), *([("peers", SECURE_PEER_PORT)] if is_secured(cluster) else [])]
-
-
-def _field_variable(name: str, path: str) -> KubeObject:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    return {"http": MASTER_PORT} | ({"peers": SECURE_PEER_PORT} if is_secured(cluster) else {})
 
 
 def services(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
     """A headless Service for host names, which peers need before any master is ready, and a Service for clients."""
     names = ObjectNames(cluster)
-    ports = [{"name": name, "port": port, "targetPort": name} for name, port in _ports(cluster)]
-    select: dict[str, Any] = {"selector": selector(cluster, COMPONENT), "ports": ports[:1], **ip_families(around)}
-    hosts = {"clusterIP": "None", "publishNotReadyAddresses": True, **select, "ports": ports}
+    ports = [{"name": "http", "port": MASTER_PORT, "targetPort": "http"}]
+    spec = {"type": "ClusterIP", "selector": selector(cluster, COMPONENT), "ports": ports, **ip_families(around)}
     return [
-        build_object(cluster, around, "v1", "Service", names.master_hosts, COMPONENT, spec=hosts),
-        build_object(cluster, around, "v1", "Service", names.clients, COMPONENT, spec={"type": "ClusterIP", **select}),
+        headless_service(cluster, around, names.master_hosts, COMPONENT, _ports(cluster)),
+        build_object(cluster, around, "v1", "Service", names.clients, COMPONENT, spec=spec),
     ]
-
-
-def disruption_budget(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """At most one unavailable master. It also allows the eviction of a single master, so that no drain waits for
-    ever."""
-    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
-    return build_object(
-        cluster, around, "policy/v1", "PodDisruptionBudget", ObjectNames(cluster).master_hosts, COMPONENT, spec=spec
-    )

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.process_config import SPARK_BLOCKS_PORT, SPARK_DRIVER_PORT
-from txlog_operator.object_names import GROUP, ObjectNames
+from txlog_operator.object_names import ObjectNames
 from txlog_operator.specs import archiver, change_sets, executors, jobs, masters, pipeline, recovery, workers
 from txlog_operator.specs.common import (
     CHANGE_SETS_PORT,
@@ -29,9 +29,8 @@ def network_policies(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
     only masters, and Spark's driver only its executors. No other pod accepts connections. Executors reach the driver,
     each other, masters, stores, DNS servers and the collector of traces, and nothing else."""
     names = ObjectNames(cluster)
-    same = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
-    assert same[f"{GROUP}/data-center"] == cluster.data_center
     doors = [MASTER_PORT, SECURE_PEER_PORT] if is_secured(cluster) else [MASTER_PORT]
+    same = _data_center(cluster)
     found = [_policy(cluster, around, names.master_hosts, masters.COMPONENT, doors, None)]
     if not cluster.spec.workers.external:
         found.append(_policy(cluster, around, names.worker_hosts, workers.COMPONENT, [WORKER_PORT], same))
@@ -55,12 +54,10 @@ CLOSED_COMPONENTS: Final = (
 
 
 def _closed_policy(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    shared = {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}
     among = {"key": "app.kubernetes.io/component", "operator": "In", "values": sorted(CLOSED_COMPONENTS)}
-    pods = {"matchLabels": shared, "matchExpressions": [among]}
+    pods = {"matchLabels": _data_center(cluster), "matchExpressions": [among]}
     spec = {"podSelector": pods, "policyTypes": ["Ingress"]}
-    name = ObjectNames(cluster).closed
-    return build_object(cluster, around, "networking.k8s.io/v1", "NetworkPolicy", name, pipeline.COMPONENT, spec=spec)
+    return _network_policy(cluster, around, ObjectNames(cluster).closed, pipeline.COMPONENT, spec)
 
 
 def _executor_policies(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
@@ -87,8 +84,7 @@ def _executor_policies(cluster: TxLogCluster, around: BuildContext) -> KubeObjec
         "ingress": [{"from": [_peer(driver), _peer(executor)], "ports": [_port(SPARK_BLOCKS_PORT)]}],
         "egress": ways,
     }
-    name = ObjectNames(cluster).executors
-    return build_object(cluster, around, "networking.k8s.io/v1", "NetworkPolicy", name, executors.COMPONENT, spec=spec)
+    return _network_policy(cluster, around, ObjectNames(cluster).executors, executors.COMPONENT, spec)
 
 
 def _port_of(url: str) -> int:
@@ -120,4 +116,15 @@ def _policy(
         "policyTypes": ["Ingress"],
         "ingress": [rule],
     }
+    return _network_policy(cluster, around, name, component, spec)
+
+
+def _network_policy(
+    cluster: TxLogCluster, around: BuildContext, name: str, component: str, spec: KubeObject
+) -> KubeObject:
     return build_object(cluster, around, "networking.k8s.io/v1", "NetworkPolicy", name, component, spec=spec)
+
+
+def _data_center(cluster: TxLogCluster) -> dict[str, str]:
+    """The labels that all pods of the cluster in this data centre have."""
+    return {key: value for key, value in selector(cluster, "").items() if not key.endswith("/component")}

@@ -21,6 +21,7 @@ from txlog_operator.specs.common import (
     build_object,
     config_text,
     container,
+    field_variable,
     internal_credentials,
     master_urls,
     pod_spec,
@@ -95,7 +96,7 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
     env: list[KubeObject] = [HOME_VARIABLE]
     more: KubeObject = {}
     if apart:
-        env += [_field_variable("POD_IP", "status.podIP"), _field_variable("POD_NAME", "metadata.name")]
+        env += [field_variable("POD_IP", "status.podIP"), field_variable("POD_NAME", "metadata.name")]
         ports = {"driver": SPARK_DRIVER_PORT, "blocks": SPARK_BLOCKS_PORT}
         more["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
     else:
@@ -128,7 +129,3 @@ def _pod(cluster: TxLogCluster, around: BuildContext, config: str) -> KubeObject
         terminationGracePeriodSeconds=TERMINATION_GRACE_S,
         **account,
     )
-
-
-def _field_variable(name: str, path: str) -> KubeObject:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -16,12 +16,11 @@ from txlog_operator.specs.common import (
     TMP_MOUNT,
     BuildContext,
     KubeObject,
-    build_object,
     config_text,
     container,
     internal_credentials,
     pod_spec,
-    selector,
+    single_pod_deployment,
 )
 from txlog_operator.specs.pod_template import build_pod_template
 from txlog_operator.specs.target_volumes import VolumeMount, add_other, target_volumes
@@ -56,19 +55,7 @@ def init_containers(
     and its configuration."""
     if recovery_spec(cluster) is None:
         return []
-    command = ["python", "-m", "txlog.successor", "found", f"--master={master}"]
-    return [
-        container(
-            cluster,
-            around,
-            COMPONENT,
-            [*command, f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
-            env=[HOME_VARIABLE, *env],
-            resources={"requests": dict(REQUESTS)},
-            terminationMessagePolicy="FallbackToLogsOnError",
-            volumeMounts=[*mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
-        )
-    ]
+    return [_successor(cluster, around, "found", master, env, mounts)]
 
 
 def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeObject]:
@@ -78,40 +65,26 @@ def recovery_objects(cluster: TxLogCluster, around: BuildContext) -> list[KubeOb
         return []
     names, own = ObjectNames(cluster), internal_credentials(cluster)
     master = f"{CONFIG_FOLDER}/{cluster.data_center}-1.json"
-    command = ["python", "-m", "txlog.successor", "fill", f"--master={master}"]
-    filler = container(
+    filler = _successor(cluster, around, "fill", master, own.env, [CONFIG_MOUNT, *own.mounts])
+    volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.master_hosts}}, *own.volumes]
+    pod = pod_spec(around, [filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
+    template = build_pod_template(cluster, COMPONENT, pod)
+    return [single_pod_deployment(cluster, around, names.recovery, COMPONENT, template)]
+
+
+def _successor(
+    cluster: TxLogCluster, around: BuildContext, step: str, master: str, env: list[KubeObject], mounts: list[KubeObject]
+) -> KubeObject:
+    return container(
         cluster,
         around,
         COMPONENT,
-        [*command, f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
-        env=[HOME_VARIABLE, *own.env],
+        ["python", "-m", "txlog.successor", step, f"--master={master}", f"--config={CONFIG_FOLDER}/{CONFIG_FILE}"],
+        env=[HOME_VARIABLE, *env],
         resources={"requests": dict(REQUESTS)},
         terminationMessagePolicy="FallbackToLogsOnError",
-        volumeMounts=[CONFIG_MOUNT, *own.mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
+        volumeMounts=[*mounts, *(mount for _, mount in _targets(cluster)), TMP_MOUNT],
     )
-    volumes: list[KubeObject] = [{"name": "config", "configMap": {"name": names.master_hosts}}, *own.volumes]
-    pod = pod_spec(around, [filler], [*volumes, *recovery_volumes(cluster)], terminationGracePeriodSeconds=30)
-    spec: KubeObject = {
-        "replicas": 1,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": selector(cluster, COMPONENT)},
-        "template": build_pod_template(cluster, COMPONENT, pod),
-    }
-    return [build_object(cluster, around, "apps/v1", "Deployment", names.recovery, COMPONENT, spec=spec)]
-
-
-def missing_claims(cluster: TxLogCluster) -> list[str]:
-    """The folders that name no PersistentVolumeClaim, which only ``txlog up`` reads."""
-    recovery = recovery_spec(cluster)
-    if recovery is None:
-        return []
-    at = "spec.bootstrap.recovery"
-    targets = [(f"{at}.archive.target", recovery.archive.target), (f"{at}.backups", recovery.backups)]
-    return [
-        f"{name}.folder.claimName is missing; expected the PersistentVolumeClaim of that folder"
-        for name, target in targets
-        if target is not None and target.folder is not None and not target.folder.claim_name
-    ]
 
 
 def _targets(cluster: TxLogCluster) -> list[VolumeMount]:

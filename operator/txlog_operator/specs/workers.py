@@ -14,7 +14,6 @@ from txlog_operator.specs.common import (
     KubeObject,
     build_object,
     container,
-    ip_families,
     listen_host,
     pod_spec,
     resource_requirements,
@@ -77,23 +76,3 @@ def stateful_set(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
 def _listen_address(around: BuildContext) -> str:
     host = listen_host(around)
     return f"[{host}]" if ":" in host else host
-
-
-def service(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """A headless Service: masters and the pipeline address each store by name."""
-    spec = {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": selector(cluster, COMPONENT),
-        "ports": [{"name": "http", "port": WORKER_PORT, "targetPort": "http"}],
-        **ip_families(around),
-    }
-    return build_object(cluster, around, "v1", "Service", ObjectNames(cluster).worker_hosts, COMPONENT, spec=spec)
-
-
-def disruption_budget(cluster: TxLogCluster, around: BuildContext) -> KubeObject:
-    """The disruption budget of the stores."""
-    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(cluster, COMPONENT)}}
-    return build_object(
-        cluster, around, "policy/v1", "PodDisruptionBudget", ObjectNames(cluster).worker_hosts, COMPONENT, spec=spec
-    )
