@@ -278,6 +278,19 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
         test="node/tests/pipeline/test_batch_planner.py::test_no_batch_beside_a_lane_that_keeps_its_worker",
     ),
     Mutant(
+        "an-error-of-the-store-ends-the-heartbeats",
+        "30",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/batch/load_session.py",
+                "                except (Unreachable, UnexpectedAnswer):\n",
+                "                except Unreachable:\n",
+            ),
+        ),
+        test=_OVERLAP + "test_an_error_of_the_store_ends_no_heartbeats",
+    ),
+    Mutant(
         "a-batch-releases-the-lock-of-its-running-request",
         "30",
         False,
@@ -351,6 +364,19 @@ POISON_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         test=_UNANSWERED + "test_a_request_that_a_proxy_gave_up_counts_as_running",
+    ),
+    Mutant(
+        "a-master-that-is-gone-holds-workers-for-ever",
+        "32",
+        False,
+        (
+            SourceEdit(
+                "txlog/pipeline/progress_reporter.py",
+                "return None if is_gone else self._pauses.get(worker)",
+                "return self._pauses.get(worker)",
+            ),
+        ),
+        test="node/tests/pipeline/test_late_reports.py::test_a_pause_of_a_master_that_is_gone_ends",
     ),
     Mutant(
         "a-report-is-sent-however-old-it-is",

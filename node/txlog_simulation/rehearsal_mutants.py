@@ -59,4 +59,11 @@ REHEARSAL_MUTANTS = (
         "skipped=False, next_at=due_at)\n    return",
         "node/tests/supervision/test_supervision_values.py::test_a_scheduled_backup",
     ),
+    _mutant(
+        "a-rehearsal-repeats-the-key-of-a-bulk-load",
+        "txlog/rehearsal/scratch_cluster.py",
+        " if not key.startswith(BULK_KEY_PREFIX)), None)",
+        "), None)",
+        "node/tests/rehearsal/test_rehearsals.py::test_the_key_of_a_bulk_load_is_not_repeated",
+    ),
 )

@@ -12,14 +12,18 @@ from txlog.apply import WorkerState, apply_up_to
 from txlog.apply.log_source import LogSource
 from txlog.model.entry import KIND_UPDATE, LogEntry, Position
 from txlog.model.errors import Unavailable
+from txlog.pipeline.batch import load_session
 from txlog.pipeline.batch.load_session import LoadSession, LoadTarget, inspect_worker
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import (
     EMPTY_MARKER,
     LoadMarker,
+    RequestOutcome,
     StoreOperation,
     Unreachable,
     WorkerDiverged,
+    WorkerRequest,
+    WorkerResponse,
 )
 from txlog.workers.http_transport import HttpTransport
 from txlog.workers.marker_names import loading_name, marker_name
@@ -67,6 +71,40 @@ def test_the_lock_stays_while_a_request_of_the_batch_may_still_be_executed(store
         start_session(store)
     until(lambda: store.count() == 1)
     assert len(store.select("SELECT ?g { GRAPH ?g {} FILTER(CONTAINS(STR(?g), 'loading')) }")) == 1
+
+
+class Confused(HttpTransport):
+    """The first heartbeat is lost. Asked which lock there is, the store then answers with an error."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.lost = self.errors = 1
+
+    def send(self, request: WorkerRequest) -> WorkerResponse:
+        if self.lost:
+            self.lost = 0
+            raise Unreachable(self.url, "no answer", RequestOutcome.UNKNOWN)
+        if self.errors and request.reads:
+            self.errors = 0
+            return WorkerResponse(500, {}, b"no thread is free")
+        return super().send(request)
+
+
+def test_an_error_of_the_store_ends_no_heartbeats(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the next batch takes this one for dead."""
+    monkeypatch.setattr(load_session, "HEARTBEAT_S", 0.02)
+    store.update(f"CREATE GRAPH <{marker_name(AT_1)}>")
+    target, beating = LoadTarget("w1", ADAPTER, HttpTransport(store.url, 20.0)), Confused(store.url)
+    session = LoadSession(target, beating)
+    session.begin(inspect_worker(target), AT_2.position, 0.0)
+
+    def claims() -> list[str]:
+        return store.select("SELECT ?g { GRAPH ?g {} FILTER(CONTAINS(STR(?g), ':lock:')) }")
+
+    until(lambda: beating.errors == 0)
+    before = claims()
+    until(lambda: claims() != before, 20.0, "no heartbeat any more")
+    session.end(AT_2)
 
 
 @pytest.mark.parametrize("other", ["marker", "load"])

@@ -8,7 +8,7 @@ import pytest
 from feed_stub import FeedStub, StubLog
 from store_process import until
 
-from txlog.client import WorkerReport
+from txlog.client import MasterClient, MasterUnreachable, WorkerReport
 from txlog.pipeline import progress_reporter
 from txlog.pipeline.progress_reporter import ProgressReporter
 
@@ -41,3 +41,23 @@ def test_a_report_of_just_now_is_sent_once_the_master_is_back(feed: FeedStub) ->
     reporter.send("w1", WorkerReport(None, "Working"))
     feed.start()
     until(lambda: feed.state("w1") == "Working")
+
+
+def test_a_pause_of_a_master_that_is_gone_ends(feed: FeedStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed in the middle of a comparison, for which it held the workers for a moment."""
+    monkeypatch.setattr(progress_reporter, "RETRY_S", (0.01, 0.01))
+    reporter, report = ProgressReporter([feed.url]), WorkerReport(None, "Working")
+    feed.hold("w1", 3)
+    reporter.send("w1", report)
+    assert reporter.pause_index("w1") == 3
+
+    def fail(*_: object) -> None:
+        raise MasterUnreachable(feed.url, "gone", sent=False)
+
+    with monkeypatch.context() as gone:
+        gone.setattr(MasterClient, "report_worker", fail)
+        reporter.send("w1", report)
+        assert reporter.pause_index("w1") == 3, "it may be back at once, and pauses the worker still"
+        gone.setattr(progress_reporter, "PAUSE_KEPT_S", 0.0)
+        assert reporter.pause_index("w1") is None
+    until(lambda: reporter.pause_index("w1") == 3)

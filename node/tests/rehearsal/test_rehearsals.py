@@ -15,15 +15,18 @@ from rehearsed_cluster import Rehearsed, insert
 from txlog.archive.stream import Stream, find_streams
 from txlog.backup.folder_target import FolderTarget
 from txlog.client import MasterClient
+from txlog.model.bulk_entry import bulk_key
 from txlog.model.records import Record
-from txlog.rehearsal import scratch_cluster
+from txlog.rehearsal import rehearsal, scratch_cluster
 from txlog.rehearsal.live_state import LiveState, measure_rpo, read_live_state
 from txlog.rehearsal.planted_faults import FAULTS
 from txlog.rehearsal.planted_run import rehearse_planted
+from txlog.rehearsal.scratch_cluster import refuse_forgotten
 from txlog.rehearsal.verdict import RehearsalBounds
 from txlog.successor import succession
 from txlog.successor.first_records import FirstMaster, first_records
 from txlog.successor.inheritance import Inheritance
+from txlog.successor.succession import Succession, SuccessionRequest, found_successor
 
 RENAME = "INSERT { GRAPH <urn:g:0> { ?s <urn:q> ?o } } WHERE { GRAPH <urn:g:1> { ?s <urn:p> ?o } }"
 
@@ -164,6 +167,40 @@ async def test_a_master_of_the_new_cluster_takes_writes_and_knows_the_keys(rehea
     # The rehearsed cluster has got nothing of it.
     assert len((await rehearsed.cluster.get(0, "/txlog/status"))["members"]) == 1
     assert (await stable(rehearsed.cluster)).index == 3
+
+
+async def test_a_rehearsal_without_an_archived_key_shows_nothing_of_keys(rehearsed: Rehearsed) -> None:
+    await rehearsed.archive(insert("a"))
+    await rehearsed.back_up()
+    await rehearsed.archive(insert("ccc"))
+    found = await rehearsed.rehearse(level="cluster")
+    assert (found.ok, found.message) == (True, "")
+    assert "start" in found.phases
+    assert "repeat" not in found.phases
+
+
+async def test_the_key_of_a_bulk_load_is_not_repeated(rehearsed: Rehearsed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master refuses such a key to every client, so it would show nothing of what the new cluster knows."""
+    await rehearsed.cluster.write(0, insert("bb"), TxLog_Durability="applied", Idempotency_Key="once")
+    await rehearsed.archive(insert("ccc"))
+    await rehearsed.back_up()
+    asked: list[str] = []
+
+    def found(request: SuccessionRequest) -> Succession:
+        made = found_successor(request)
+        assert made.inherited is not None
+        keys = [*made.inherited.keys, (bulk_key("0" * 32), made.inherited.keys[-1][1])]
+        return made._replace(inherited=dataclasses.replace(made.inherited, keys=keys))
+
+    def refuse(client: MasterClient, repository: str, key: str) -> None:
+        asked.append(key)
+        refuse_forgotten(client, repository, key)
+
+    monkeypatch.setattr(rehearsal, "found_successor", found)
+    monkeypatch.setattr(rehearsal, "refuse_forgotten", refuse)
+    report = await rehearsed.rehearse(level="cluster")
+    assert (report.ok, report.error, report.message) == (True, "", "")
+    assert asked == ["once"]
 
 
 async def test_a_forgotten_key_is_named(rehearsed: Rehearsed, monkeypatch: pytest.MonkeyPatch) -> None:

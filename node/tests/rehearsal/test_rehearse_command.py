@@ -49,7 +49,7 @@ async def test_a_good_one_is_reported(rehearsed: Rehearsed) -> None:
     assert done.exit_code == 0, (done.output, done.exception)
     found = json.loads(done.stdout)
     assert (found["ok"], found["graphs"], found["differing"], found["problems"]) == (True, 2, 0, [])
-    assert (found["level"], {"start", "repeat"} <= found["phases"].keys()) == ("cluster", True)
+    assert (found["level"], "start" in found["phases"]) == ("cluster", True)
     (stream,) = find_streams(rehearsed.target)
     (stored,) = stream.read_rehearsals()
     assert (stored["ok"], stored["index"], stored["at"]) == (True, 4, found["at"])

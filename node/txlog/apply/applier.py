@@ -295,7 +295,7 @@ class _ApplySession:
             # Do not add a claim beside an existing lock: claims are its owner's heartbeat.
             if self.foreign_lock is None and not self.contended:
                 token = random.randrange(self.adapter.token_limit)
-                self.token = token  # it may be there from now on, whatever comes back
+                self.token = token  # it may be there from now on, also without an answer
                 if self._may_write(self._send(self.adapter.claim(token))):
                     return True
                 self.token = None

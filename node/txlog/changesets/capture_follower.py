@@ -138,7 +138,7 @@ def captured_entry(entry: PageEntry) -> CapturedEntry:
 
 
 def _log_step(entry: PageEntry) -> LogStep:
-    """The entry to execute. Synchronous transactions that take effect here are one step, whatever the entry is."""
+    """The entry to execute. Synchronous transactions that take effect here are one step, at any kind of entry."""
     found = captured_entry(entry)
     if not entry.effects:
         return LogStep(found, entry.payload)

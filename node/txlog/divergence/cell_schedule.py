@@ -124,7 +124,7 @@ class CellSchedule:
             self._mark(cell, now)
 
     def suspect(self, cell: StoreCell, now: float) -> None:
-        """The cell is known to differ, or was: it is read soon, whatever is known of it here."""
+        """The cell is known to differ, or was: it is read soon, also where its last readings are current."""
         cell = self._add(cell, now)
         self._cells[cell].is_suspect = True
         self._mark(cell, now)

@@ -168,7 +168,7 @@ class DivergenceDetector:
                     del self._findings[key]
 
     def _compare_with_itself(self, scope: _Scope, name: str, looks: Sequence[GraphDigests]) -> None:
-        """Compare a worker's digests at one marker, whatever other workers exist. They must be equal: data and marker
+        """Compare a worker's digests at one marker, without other workers. They must be equal: data and marker
         change in one transaction."""
         if not looks:
             return

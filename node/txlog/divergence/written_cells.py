@@ -40,7 +40,7 @@ class WrittenCells:
         self._by_graph: dict[bytes, int] = {}
         self._by_predicate: dict[bytes, int] = {}
         self._in_graph: dict[bytes, int] = {}
-        """The last write to a graph, of whatever predicate."""
+        """The last write to a graph, of any predicate."""
         self._in_any_graph = 0
         self._touched: set[tuple[PatternTerm, PatternTerm]] = set()
         self._extended: set[PatternTerm] = set()

@@ -34,6 +34,10 @@ RESEND_S = 20.0
 BULK_ASK_S = 30.0
 """Seconds for which an answer asks for a bulk load: as long as a master keeps what it was asked for."""
 
+PAUSE_KEPT_S = 15.0
+"""Seconds for which the pauses of a master count that does not answer: longer than masters keep a pause for a look or a
+repair. Who pauses a worker for longer asks every master."""
+
 RETRY_S = (0.25, 4.0)
 """First and longest wait before the reports are sent again to a dead master."""
 
@@ -48,7 +52,8 @@ class ReportQueue:
         """The latest report of each worker, and when it was made, by the monotonic clock."""
         self._sending: str | None = None
         self._dead = False
-        self.pauses: dict[str, int] = {}
+        self._answered_at = time.monotonic()
+        self._pauses: dict[str, int] = {}
         """The pauses by worker, from this master's last answer."""
         self.bulk_loads: dict[str, tuple[BulkRequest, float]] = {}
         """The bulk loads to prepare by worker, from this master's last answer, and when it came (monotonic)."""
@@ -67,6 +72,11 @@ class ReportQueue:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
                     return
+
+    def pause_index(self, worker: str) -> int | None:
+        """Where this master pauses the worker; None: nowhere, or it has not answered for :data:`PAUSE_KEPT_S`."""
+        is_gone = self._dead and time.monotonic() - self._answered_at > PAUSE_KEPT_S
+        return None if is_gone else self._pauses.get(worker)
 
     def _run(self) -> None:
         retry_s = RETRY_S[0]
@@ -95,7 +105,8 @@ class ReportQueue:
                 continue
             with self._changed:
                 self._sending = None
-                _keep(self.pauses, worker, asked.hold)
+                self._answered_at = time.monotonic()
+                _keep(self._pauses, worker, asked.hold)
                 _keep(self.bulk_loads, worker, None if asked.bulk is None else (asked.bulk, time.monotonic()))
                 if self._dead:
                     log.info("reports to %s again", self._client.url)
@@ -119,22 +130,22 @@ class ProgressReporter:
 
     def send(self, worker: str, report: WorkerReport, wait_s: float = TIMEOUT_S) -> None:
         """Sends a report to every master; returns when each has answered or is dead, or after ``wait_s``."""
-        for desk in self._queues:
-            desk.put(worker, report)
+        for queue in self._queues:
+            queue.put(worker, report)
         deadline = time.monotonic() + wait_s
-        for desk in self._queues:
-            desk.wait_until_answered(worker, deadline)
+        for queue in self._queues:
+            queue.wait_until_answered(worker, deadline)
 
     def pause_index(self, worker: str) -> int | None:
         """The lowest index at which any master pauses this worker, from the last answers; None: no pause."""
-        asked = [desk.pauses[worker] for desk in self._queues if worker in desk.pauses]
-        return min(asked, default=None)
+        asked = (queue.pause_index(worker) for queue in self._queues)
+        return min((index for index in asked if index is not None), default=None)
 
     def bulk_load(self, worker: str) -> BulkRequest | None:
         """The bulk load that any master asks this worker to prepare, from the answers of the last :data:`BULK_ASK_S`;
         None: no load. A master that answers no more asks for nothing."""
         since = time.monotonic() - BULK_ASK_S
-        answers = [desk.bulk_loads[worker] for desk in self._queues if worker in desk.bulk_loads]
+        answers = [queue.bulk_loads[worker] for queue in self._queues if worker in queue.bulk_loads]
         return next((asked for asked, at in answers if at > since), None)
 
 

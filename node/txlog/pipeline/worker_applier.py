@@ -22,7 +22,7 @@ from txlog.workers.probe import probe
 
 REQUEST_TIMEOUT_S = 30.0
 """Time-out of one update, after which the worker counts as unreachable. The worker blocks only its own lane. So this
-allows for a large update, whatever latency the others want."""
+allows for a large update."""
 
 IDLE_CHECK_TIMEOUT_S = 5.0
 """Time-out of an idle worker for its position, which is one look-up of a name. A hanging store accepts connections;

@@ -13,7 +13,7 @@ The longest time until the masters call a worker ``Unreachable``, from its last 
   Most are available again by then, and are not reported. A host that drops packets adds two connect time-outs.
 
 Each worker has a thread of its own, so several hanging ones do not add up. A store may be silent for
-:data:`ANSWER_TIMEOUT_S` without being reported, whatever it does meanwhile. A worker with entries to execute is not
+:data:`ANSWER_TIMEOUT_S` without being reported. A worker with entries to execute is not
 watched: its lane has the time-out for that (:data:`txlog.pipeline.worker_applier.REQUEST_TIMEOUT_S`).
 """
 

@@ -6,7 +6,7 @@ find       the stream is listed, a base and files are chosen
 claim      would the claim be free? none is taken
 found      the journal of a new cluster's first master is written, as a copy
 start      (level ``cluster``) that master is started, and takes a write
-repeat     (level ``cluster``) it refuses another transaction under an archived idempotency key
+repeat     (level ``cluster``) it refuses another transaction under an archived idempotency key; only where there is one
 base       the backup is read
 files      the archived entries are read and proved
 load       the throw-away store is filled, and executes updates
@@ -42,7 +42,7 @@ from txlog.model.errors import TxLogError
 from txlog.rehearsal.live_state import LiveState, read_key_retention_ms, read_live_state
 from txlog.rehearsal.phase_clock import PhaseClock
 from txlog.rehearsal.rehearsal_errors import NoScratchStore, NotArchivedInTime
-from txlog.rehearsal.scratch_cluster import refuse_forgotten, scratch_master_process, write_first
+from txlog.rehearsal.scratch_cluster import find_repeatable, refuse_forgotten, scratch_master_process, write_first
 from txlog.rehearsal.scratch_store import free_loopback_port, scratch_store
 from txlog.rehearsal.verdict import (
     NO_BOUNDS,
@@ -187,10 +187,10 @@ class _Rehearsal:
         self._clock.begin("start")
         with scratch_master_process(master, self._request.folder) as client:
             write_first(client, master.repository)
-            self._clock.begin("repeat")
-            keys = founded.inherited.keys if founded.inherited is not None else []
-            if keys:
-                refuse_forgotten(client, master.repository, keys[-1][0])
+            key = find_repeatable(key for key, _ in founded.inherited.keys) if founded.inherited is not None else None
+            if key is not None:  # without one, nothing is shown of keys, and the report has no such phase
+                self._clock.begin("repeat")
+                refuse_forgotten(client, master.repository, key)
 
 
 def scratch_master(request: RehearsalRequest, key_retention_ms: int) -> NodeConfig:

@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from txlog.client import MasterClient
 from txlog.client.credentials import Credentials
 from txlog.client.master_client import SPARQL_UPDATE
 from txlog.config.process_config import NodeConfig
+from txlog.model.bulk_entry import BULK_KEY_PREFIX
 from txlog.model.durability import Durability
 from txlog.model.errors import KeyTaken, TxLogError
 from txlog.rehearsal.rehearsal_errors import KeyForgotten, NoScratchMaster
@@ -51,6 +52,12 @@ def write_first(client: MasterClient, repository: str) -> str:
     if first.txid is None or first.durability is None or first.txid != again.txid:
         raise KeyForgotten(f"a new transaction got the ids {first.txid} and {again.txid} under one key")
     return key
+
+
+def find_repeatable(keys: Iterable[str]) -> str | None:
+    """The last of the archived keys that a client may repeat; None where there is none. A master refuses the keys of
+    bulk loads to every client, so they show nothing."""
+    return next((key for key in reversed(list(keys)) if not key.startswith(BULK_KEY_PREFIX)), None)
 
 
 def refuse_forgotten(client: MasterClient, repository: str, key: str) -> None:

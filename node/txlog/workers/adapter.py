@@ -158,7 +158,7 @@ class Transport(Protocol):
         """The URL of the worker, for messages."""
 
     def send(self, request: WorkerRequest) -> WorkerResponse:
-        """The answer, whatever its status. Raises :class:`Unreachable`."""
+        """The answer, with any status. Raises :class:`Unreachable`."""
 
     def settled(self) -> bool:
         """Whether every request of this transport that ended as :attr:`RequestOutcome.UNKNOWN`, and may change the
@@ -327,7 +327,8 @@ class Adapter(Protocol):
         """The system graphs with these names, parsed."""
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
-        """Ask whether the worker is at exactly this marker. Fast, whatever the worker holds."""
+        """Ask whether the worker is at exactly this marker. Its time does not depend on what the
+        worker holds."""
 
     def parse_is_at(self, response: WorkerResponse) -> bool:
         """The answer to :meth:`is_at` or :meth:`is_loading`."""
@@ -464,8 +465,8 @@ class Adapter(Protocol):
         ``found`` (:attr:`ApplyResult.MOVED` when one is not there any more); the data stays."""
 
     def clear(self) -> WorkerRequest:
-        """Delete everything, system graphs too. Fast, whatever the worker holds. Only after :meth:`mark_unusable`,
-        which excludes appliers."""
+        """Delete everything, system graphs too. Its time does not depend on what the worker holds. Only after
+        :meth:`mark_unusable`, which excludes appliers."""
 
     def is_loading(self, loading: LoadMarker) -> WorkerRequest:
         """Ask whether this load has begun and not ended. Fast; :meth:`parse_is_at` parses the answer."""

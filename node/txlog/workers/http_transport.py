@@ -181,7 +181,7 @@ class HttpTransport:
         self.close()
 
     def send(self, request: WorkerRequest) -> WorkerResponse:
-        """The answer, whatever its status, except 502, 503 and 504; raises :class:`Unreachable`."""
+        """The answer, with any status except 502, 503 and 504; raises :class:`Unreachable`."""
         answer = self._sender.send(request)
         try:
             body = answer.read()

@@ -1,4 +1,4 @@
--- What makes a Virtuoso 7 a worker: one procedure behind http://HOST:PORT/txlog that does whatever one request asks
+-- What makes a Virtuoso 7 a worker: one procedure behind http://HOST:PORT/txlog that executes what one request asks
 -- in one SQL transaction. Virtuoso's own SPARQL end point commits each operation of a request by itself.
 -- Run as dba, as often as wanted:  isql-vt HOST:SQLPORT dba PASSWORD virtuoso.sql
 -- Why so: docs/decisions/0017-how-a-virtuoso-is-guarded.md. Sources: Virtuoso's sparql.sql (RDF_TTL2HASH,
@@ -38,7 +38,7 @@ create procedure DB.DBA.TXLOG_DEFAULT ()
 }
 ;
 
--- Nobody else gets in before this transaction is over.
+-- No other request begins before this transaction is over.
 create procedure DB.DBA.TXLOG_TAKE_TURN ()
 {
   update DB.DBA.TXLOG_TURN set TAKEN = TAKEN + 1 where ID = 1;
@@ -193,7 +193,7 @@ create procedure DB.DBA.TXLOG_PART (in verb varchar, in about varchar, in text v
     {
       delete from DB.DBA.TXLOG_STATE where NAME = about;
       if (row_count () <> 1)
-        signal ('TXL01', concat ('it does not stand at ', about));
+        signal ('TXL01', concat ('it is not at ', about));
     }
   else if (verb = 'enter')
     insert into DB.DBA.TXLOG_STATE (NAME) values (about);

@@ -119,7 +119,7 @@ class CatchUp:
 
     def run(self, upto: int | None = None) -> CatchUpResult:
         """Loads to index ``upto`` (default: the masters' stable index), or as far as a batch is worth it. An
-        interrupted load is repeated to its own end, whatever ``upto`` is."""
+        interrupted load is repeated to its own end, and not to ``upto``."""
         began = time.monotonic()
         state = WorkerState.WORKING
         error: str | None = None
@@ -162,7 +162,7 @@ class CatchUp:
         )
 
     def _report_end(self, start: LoadStart, at: MarkerPosition | None, state: WorkerState, error: str | None) -> None:
-        """A worker with a mark is ``Loading``, whatever broke off: it holds no prefix of the log, so no master may send
+        """A worker with a mark is ``Loading`` after every fault: it holds no prefix of the log, so no master may send
         it a query."""
         is_marked = start.interrupted is not None or self._session.may_be_marked
         if at is None and is_marked and state in _TRANSIENT_STATES:
@@ -207,13 +207,13 @@ class CatchUp:
             self._report_loading(start.since, "waiting for the worker")
             self._session.begin(start, end, self._wait_s, silent_s)
         over = threading.Event()
-        teller = threading.Thread(target=self._report_loop, args=(over,), daemon=True)
-        teller.start()
+        reporting = threading.Thread(target=self._report_loop, args=(over,), daemon=True)
+        reporting.start()
         try:
             return self._load_segments(end, guessed)
         finally:
             over.set()
-            teller.join(REPORT_INTERVAL_S)
+            reporting.join(REPORT_INTERVAL_S)
 
     def _owner_silence_s(self, since: Position) -> float:
         """By how many seconds more than usual the owner of the lock may be silent: it may be executing the entry after
@@ -294,7 +294,7 @@ class CatchUp:
         began = time.time()
         try:
             found = engine.run(job, ranges)
-        except Exception as failed:  # whatever ended Spark's job, the load is repeated
+        except Exception as failed:  # after any error of Spark's job the load is repeated
             text = (str(failed).splitlines() or [type(failed).__name__])[0]
             raise _TaskFailed(
                 TaskFault(WorkerState.LOADING, f"the tasks broke off, and will be repeated: {text[:500]}")

@@ -213,7 +213,7 @@ class LoadSession:
                             self._token = self._unconfirmed_token
                     self._unconfirmed_token = new
                     answer = self._heartbeat_transport.send(self._target.adapter.renew(self._token, new))
-                except Unreachable:
+                except (Unreachable, UnexpectedAnswer):
                     continue  # the loading thread meets the same error; the next beat checks the lock
                 self._unconfirmed_token = None
                 if answer.ok:
