@@ -55,8 +55,15 @@ REHEARSAL_MUTANTS = (
     _mutant(
         "a-changed-schedule-waits-for-the-former-time",
         "txlog/supervision/backup_schedule.py",
-        "skipped=False, next_at=next_after(now))\n    return",
-        "skipped=False, next_at=due_at)\n    return",
+        "next_at=due_at if stays else latest)",
+        "next_at=due_at)",
         "node/tests/supervision/test_supervision_values.py::test_a_scheduled_backup",
+    ),
+    _mutant(
+        "each-look-moves-an-interval",
+        "txlog/supervision/backup_schedule.py",
+        "        stays = is_interval and due_at <= latest\n",
+        "        stays = False\n",
+        "node/tests/supervision/test_supervision_values.py::test_an_interval_comes_to_its_end",
     ),
 )

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from txlog.config.backup_resources import JobStatus, ScheduleStatus
 from txlog.config.cluster import TxLogCluster
-from txlog.config.schedule import parse_schedule
+from txlog.config.schedule import Schedule, parse_schedule
 from txlog.supervision.backup_schedule import plan_scheduled_backup
 from txlog.supervision.duties import (
     RELEASE_ARGUMENT,
@@ -129,7 +129,15 @@ def _job_resource(cluster: TxLogCluster, around: BuildContext, kind: str, name: 
     return build_object(cluster, around, cluster.api_version, kind, name, jobs.DUTY_COMPONENT, spec=spec)
 
 
+def _scheduled_name(found: KubeObject, schedule: Schedule, due_at: float) -> str:
+    """The name of the TxLogBackup that a schedule makes for this time. Cron names minutes, an interval may be shorter
+    than one."""
+    when = f"{datetime.fromtimestamp(due_at, UTC):{'%Y%m%d%H%M%S' if schedule.is_interval else '%Y%m%d%H%M'}}"
+    return bounded_name(f"{found['metadata']['name']}-{when}", RESOURCE_NAME_MAX)
+
+
 def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
+    names = {each["metadata"]["name"] for each in seen.job_resources if each["kind"] == "TxLogBackup"}
     for found in seen.schedules:
         if found["spec"].get("suspend"):
             continue
@@ -142,15 +150,18 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
                 yield PatchStatus(found, {"message": message})
             continue
         due_at = parse_time(status.next) if status.next is not None else None
-        busy = any(each["spec"].get("why") == "schedule" and _is_open(each) for each in seen.job_resources)
-        step = plan_scheduled_backup(schedule.next_after, due_at, seen.now, busy=busy)
+        name = _scheduled_name(found, schedule, due_at) if due_at is not None else None
+        # An operator that was killed before it wrote the status has created this very one.
+        is_made = name in names
+        busy = not is_made and any(
+            each["spec"].get("why") == "schedule" and _is_open(each) for each in seen.job_resources
+        )
+        step = plan_scheduled_backup(schedule.next_after, due_at, seen.now, busy=busy, is_interval=schedule.is_interval)
         if step.next_at == due_at:
             continue
-        new_status = {"last": status.last, "next": format_time(step.next_at)}
+        new_status = {"last": name if step.starts else status.last, "next": format_time(step.next_at)}
         made: ApplyObject | None = None
-        if step.starts and due_at is not None:
-            minute = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M}"
-            name = new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
+        if step.starts and name is not None and not is_made:
             spec: KubeObject = {"cluster": cluster.metadata.name, "why": "schedule"}
             if found["spec"].get("incremental"):
                 spec["incremental"] = True

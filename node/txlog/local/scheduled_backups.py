@@ -91,7 +91,9 @@ class ScheduledBackups:
     async def _run_schedule(self, data_center: str, schedule: Schedule) -> None:
         due_at: float | None = None
         while not self._is_removed(data_center):
-            step = plan_scheduled_backup(schedule.next_after, due_at, self._clock(), busy=False)
+            step = plan_scheduled_backup(
+                schedule.next_after, due_at, self._clock(), busy=False, is_interval=schedule.is_interval
+            )
             if step.starts:
                 async with self._turns[_turn(data_center)]:
                     await self._carry_out(data_center)
