@@ -130,7 +130,10 @@ class ScheduledBackups:
 
     def _record_result(self, data_center: str, **facts: Any) -> None:
         self._results[data_center] = {**self._results.get(data_center, {}), **facts}
-        self._state.write(self._kind.results_file, self._results)
+        try:
+            self._state.write(self._kind.results_file, self._results)
+        except OSError as error:  # such as a full disk; the schedule goes on, and the next result is written again
+            log.error("what became of a %s of %s is not stored: %s", self._kind.noun, data_center, error)
 
 
 def _turn(group: str) -> str:
