@@ -255,8 +255,10 @@ def _start_job(
             message = "the cluster has no spec.archive; set it, and make another TxLogRehearsal"
         yield _patch_status(work, JobStatus(state="Failed", finished=format_time(seen.now), message=message))
         return
-    yield _patch_status(work, JobStatus(state="Running", job=name, attempts=attempt, started=format_time(seen.now)))
-    yield ApplyObject(jobs.build_job(cluster, around, name, command, work_reference(work)))
+    started = JobStatus(state="Running", job=name, attempts=attempt, started=format_time(seen.now))
+    record = _patch_status(work, started)
+    yield record
+    yield ApplyObject(jobs.build_job(cluster, around, name, command, work_reference(work)), recorded=record)
 
 
 def _track_job(

@@ -183,6 +183,9 @@ class KubeClient:
                 return None
             raise
 
+    async def refresh(self, kind: str, namespace: str, name: str) -> None:
+        """Makes the next :meth:`get` of this object read what the API server has now. Here it always does."""
+
     async def list(
         self, kind: str, namespace: str, selector: Mapping[str, str] | None = None, fields: str | None = None
     ) -> list[KubeObject]:

@@ -232,13 +232,21 @@ class CachedKubeClient(KubeClient):
     ) -> None:
         """As of :class:`KubeClient`. The copy shows the object until the API server tells of its end."""
         await super().delete(kind, namespace, name, uid, orphan=orphan)
-        if (kind, namespace) in self._copies:
-            found = await self.get_live(kind, namespace, name)
-            copy = self._copies[kind, namespace][0]
-            if found is None:
-                copy.remove(name, uid)
-            else:
-                copy.put(found)
+        await self._refresh(kind, namespace, name, uid)
+
+    async def refresh(self, kind: str, namespace: str, name: str) -> None:
+        """As of :class:`KubeClient`: a watch may have lost its connection, which shows after a minute only."""
+        await self._refresh(kind, namespace, name, None)
+
+    async def _refresh(self, kind: str, namespace: str, name: str, uid: str | None) -> None:
+        if (kind, namespace) not in self._copies:
+            return
+        found = await self.get_live(kind, namespace, name)
+        copy = self._copies[kind, namespace][0]
+        if found is None:
+            copy.remove(name, uid)
+        else:
+            copy.put(found)
 
     async def _write(self, method: str, path: str, body: KubeObject, **options: Any) -> KubeObject:
         found = await super()._write(method, path, body, **options)

@@ -41,6 +41,7 @@ CONFIGURATION_CHANGE_TIMEOUT_S: Final = 30.0
 """Time-out of a configuration change, which waits for its index in the log."""
 REFUSED_RETRY_S: Final = (1.0, 60.0)
 """Before an action that the API server refused is tried again: at first, and at most."""
+HTTP_NOT_FOUND: Final = 404
 HTTP_CONFLICT: Final = 409
 
 
@@ -106,6 +107,8 @@ class PlanApplier:
         for action in actions:
             if isinstance(action, PatchStatus) and action.only_after is not None and action.only_after not in done:
                 continue
+            if isinstance(action, ApplyObject) and _is_superseded(action, failed):
+                continue
             waiting = self._refused.waiting(action)
             if waiting is not None:
                 failed.append(waiting)
@@ -153,6 +156,12 @@ def claim_of_size(namespace: str, action: GrowVolume) -> KubeObject:
     meta = {"name": action.name, "namespace": namespace} | ({"uid": action.uid} if action.uid is not None else {})
     spec = {"resources": {"requests": {"storage": action.size}}}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+def _is_superseded(action: ApplyObject, failed: Sequence[FailedAction]) -> bool:
+    """Whether the resource for which this object is made has changed, or is gone."""
+    codes = [each.error.code for each in failed if each.action is action.recorded and isinstance(each.error, ApiError)]
+    return any(code in (HTTP_NOT_FOUND, HTTP_CONFLICT) for code in codes)
 
 
 def _is_refusal(action: PlanAction, wrong: TxLogError) -> bool:
