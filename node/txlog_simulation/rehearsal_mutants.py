@@ -66,4 +66,18 @@ REHEARSAL_MUTANTS = (
         "        stays = False\n",
         "node/tests/supervision/test_supervision_values.py::test_an_interval_comes_to_its_end",
     ),
+    _mutant(
+        "a-full-disk-ends-all-schedules",
+        "txlog/local/scheduled_backups.py",
+        "        except OSError as error:  # such as a full disk;",
+        "        except ZeroDivisionError as error:  # such as a full disk;",
+        "node/tests/local/test_full_disks.py::test_schedules_go_on",
+    ),
+    _mutant(
+        "a-restore-starts-without-its-mark",
+        "txlog/local/duty_runner.py",
+        'self._state.write("duties.json", {**self._saved, "restoring"',
+        'str("duties.json"), str({**self._saved, "restoring"',
+        "node/tests/local/test_full_disks.py::test_no_restore_starts_that_a_crash_would_forget",
+    ),
 )
