@@ -14,7 +14,7 @@ from kubectl_txlog.command_line import Argument, Command, Group, Option, Tree, d
 from kubectl_txlog.master_access import _token
 from kubectl_txlog.plugin import app
 from kubectl_txlog.typer_commands import add_commands
-from txlog.model.errors import BadInput
+from txlog.model.errors import BadInput, Unavailable
 
 SEEN: list[object] = []
 
@@ -113,3 +113,29 @@ def test_a_secret_that_holds_no_token_is_named(monkeypatch: pytest.MonkeyPatch) 
     server: Any = Server()
     with pytest.raises(BadInput, match="own-token of the Secret people: expected a token"):
         _token(server, "graphs", "catalogue", {"users": {"secretRef": {"name": "people"}}})
+
+
+class Restarting:
+    """An API server that does not answer for a moment, while a restore goes on."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    def read(self, *_: str) -> dict[str, Any]:
+        answer = self.answers.pop(0)
+        if not answer:
+            raise Unavailable("NotReached", "not reached")
+        return answer
+
+
+def test_a_moment_without_an_api_server_ends_no_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store_commands, "POLL_INTERVAL_S", 0.0)
+    done = {"status": {"state": "Done", "backup": "b-7"}}
+    site: Any = Restarting({"status": {"state": "Running"}}, {}, {}, done)
+    store_commands._await_job(site, "txlogrestores", "back", 60.0, False)
+    assert "txlogrestores/back is Done: b-7" in capsys.readouterr().out
+    silent: Any = Restarting({}, {})
+    with pytest.raises(Unavailable, match="not reached"):
+        store_commands._await_job(silent, "txlogrestores", "back", -1.0, False)
