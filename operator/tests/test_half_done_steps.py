@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from observations import NOW, heard, manifest, pod, whole
-from test_job_plan import WITH_TARGET, Story
+from test_job_plan import WITH_TARGET, Story, owned_by_cluster
 from test_plan import of, planned, replicas, settled
 from test_volume_claims import THREE, claims, journals, scaled
 
@@ -102,6 +102,7 @@ def test_what_was_retired_goes_before_the_backup_counts_as_done() -> None:
     story = Story(backup=WITH_TARGET)
     for name, retired in (("one", []), ("two", ["b-one"])):
         story.ask("TxLogBackup", name)
+        owned_by_cluster(story, name)
         story.turn()
         story.end("Complete", {"name": f"b-{name}", "position": "1.7", "retired": retired})
         actions = story.turn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -94,6 +95,35 @@ async def test_the_copy_is_read_again_after_a_conflict() -> None:
     await client.refresh("TxLogBackup", "graphs", "of a kind without a copy")
     assert await copy.get("catalogue") == at("9")
     assert await copy.get("gone") is None
+
+
+async def test_a_watch_that_ends_at_once_is_not_begun_again_without_a_pause() -> None:
+    """A proxy before the API server lets no stream through: thousands of requests a second."""
+
+    class Ending:
+        watches = 0
+
+        async def list_with_version(self, *_: object) -> tuple[list[KubeObject], str]:
+            return [], "7"
+
+        async def watch(self, *_: object) -> AsyncIterator[tuple[str, KubeObject]]:
+            self.watches += 1
+            assert self.watches < 100
+            for each in ():
+                yield each
+
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise asyncio.CancelledError
+
+    server: Any = Ending()
+    with pytest.raises(asyncio.CancelledError):
+        await ObjectCopy(server, "Pod", "graphs", lambda *_: None, pause).run()
+    assert server.watches == 3
+    assert min(pauses) >= 1.0
 
 
 # -- the last valid manifest

@@ -56,6 +56,7 @@ from txlog_operator.job_attempts import (
     work_reference,
 )
 from txlog_operator.object_names import bounded_name, short_hash
+from txlog_operator.object_ownership import is_made_by_operator, is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.rehearsal_plan import describe_rehearsal, plan_rehearsals
 from txlog_operator.specs import BuildContext, KubeObject, jobs
@@ -63,6 +64,7 @@ from txlog_operator.specs.common import build_object
 from txlog_operator.status_reader import read_job_status
 
 MESSAGE_MAX: Final = 1000
+RETIRED: Final = "the target has it no more: newer backups have replaced it (spec.backup.keep)"
 
 
 def plan_jobs(
@@ -199,7 +201,11 @@ def _priority(work: KubeObject) -> tuple[int, str]:
 def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
     duties = open_duties(seen)
     restored = {duty["worker"] for duty in duties.values() if duty["kind"] == DutyKind.RESTORE}
-    running = {key[1]: each for key, each in seen.objects.items() if key[0] == "Job" and not has_ended(each)}
+    running = {
+        key[1]: each
+        for key, each in seen.objects.items()
+        if key[0] == "Job" and not has_ended(each) and is_made_by_operator(each, around.owner_uid)
+    }
     given_up, tracked = set[str](), set[str]()
     wanted = [each for each in seen.job_resources if _acts(each, duties)]
     for work in sorted(wanted, key=_priority):
@@ -208,7 +214,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
         job = None if ended else job_of_attempt(cluster, seen, work, status, attempt)
         if job is not None:
             tracked.add(job["metadata"]["name"])
-            actions = list(_track_job(seen, work, status, job, attempt))
+            actions = list(_track_job(around, seen, work, status, job, attempt))
             given_up |= {each.name for each in actions if isinstance(each, DeleteObject) and each.kind == "Job"}
             yield from actions
             continue
@@ -226,7 +232,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
         if component not in busy:
             running[f"new/{work['metadata']['name']}"] = _component_only(component)
             yield from _start_job(cluster, around, seen, work, attempt)
-    yield from plan_stuck_jobs(seen, tracked)
+    yield from plan_stuck_jobs(seen, tracked, around.owner_uid)
     yield from plan_removed_jobs(cluster, seen)
     needed = {each["metadata"]["name"] for each in wanted}
     yield from plan_removed_resources(seen, around.owner_uid, needed)
@@ -262,7 +268,7 @@ def _start_job(
 
 
 def _track_job(
-    seen: ClusterObservation, work: KubeObject, status: JobStatus, job: KubeObject, attempt: int
+    around: BuildContext, seen: ClusterObservation, work: KubeObject, status: JobStatus, job: KubeObject, attempt: int
 ) -> Iterator[PlanAction]:
     name = job["metadata"]["name"]
     pod = seen.job_pods.get(name)
@@ -270,7 +276,10 @@ def _track_job(
     facts = {"job": name, "attempts": attempt, "started": status.started, "finished": format_time(seen.now)}
     problem = start_problem(seen, job, status.started)
     if has_condition(job, "Complete"):
-        yield from _complete(seen, work, parse_job_output(output), output, facts)
+        result = parse_job_output(output)
+        # First: an operator that is killed in between does both again, and leaves no record of what is gone.
+        yield from _plan_retired(around, seen, result.get("retired", []))
+        yield from _complete(work, result, output, facts)
     elif has_condition(job, "Failed"):
         yield from _fail(seen, work, failure_message(output, "its pod has failed"), facts)
     elif status.started is not None and problem and is_late(seen, status.started):
@@ -288,17 +297,25 @@ def _waits(problem: str) -> str:
     return f"its pod waits: {problem}"[:MESSAGE_MAX]
 
 
+def _plan_retired(around: BuildContext, seen: ClusterObservation, retired: Sequence[str]) -> Iterator[PlanAction]:
+    """The records of backups that the target no longer has. What people created stays, and says so: a tool that
+    applies it again would make another backup."""
+    for each in seen.job_resources:
+        status, meta = read_job_status(each), each["metadata"]
+        if each["kind"] != "TxLogBackup" or status.backup not in retired:
+            continue
+        if meta.get("ownerReferences") and is_owned(each, around.owner_uid):
+            yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
+        elif status.message != RETIRED:
+            yield _patch_status(each, status.model_copy(update={"message": RETIRED}))
+
+
 def _complete(
-    seen: ClusterObservation, work: KubeObject, result: Mapping[str, Any], output: str, facts: Mapping[str, Any]
+    work: KubeObject, result: Mapping[str, Any], output: str, facts: Mapping[str, Any]
 ) -> Iterator[PlanAction]:
     backup = result.get("name") or result.get("backup")
     position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
     message = describe_rehearsal(result) if work["kind"] == REHEARSAL else output[:1000]
-    # First: an operator that is killed in between does both again, and leaves no record of what is gone.
-    for each in seen.job_resources:
-        if each["kind"] == "TxLogBackup" and read_job_status(each).backup in result.get("retired", []):
-            meta = each["metadata"]
-            yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
     yield _patch_status(
         work, JobStatus(state="Done", backup=backup, position=position, message=message or None, **facts)
     )
