@@ -102,7 +102,7 @@ console/node_modules/.installed: console/package-lock.json
 console: install console/node_modules/.installed ## the page at /console/ of every master (needs Node.js 20 and npm; without it masters run without the page)
 	@mkdir -p build/console console/src/generated
 	@$(BIN)/python -m txlog.server.admin.openapi > build/console/openapi.json
-	@cd console && npm run --silent types && npm run --silent check && npm run --silent build
+	@cd console && npm run --silent types && npm run --silent check && npm test --silent && npm run --silent build
 
 console-test: console install-dev ## the console in a real Chromium, through a split and its rejoin; pictures go to docs/figures/console
 	@$(BIN)/python -m e2e.scenarios.console_check --chromium "$$(tools/chromium)"

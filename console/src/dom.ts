@@ -89,6 +89,8 @@ export function duration(ms: number | null): string {
   return ms < 10_000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-export const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString('en-GB');
+/** A moment, with its day: a page is open for days, and its readers are in several time zones. */
+export const utc = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')}Z`;
+export const utcClock = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(11, 19);
 export const names = (list: string[]): string =>
   list.length < 2 ? list.join('') : `${list.slice(0, -1).join(', ')} and ${list.at(-1)}`;

@@ -6,6 +6,7 @@ export interface Sample {
   waiting: number; lag: Record<string, number | null>; state: string;
 }
 export const WINDOW_S = 180;
+const SAMPLES_MAX = 1000;
 
 /** Samples of the last minutes, and rates from them. */
 export class History {
@@ -14,13 +15,15 @@ export class History {
 
   add(live: Live): void {
     this.arrived = performance.now();
+    // A clock that was set back, or another master's: without this, samples would pile up until it is there again.
+    if (live.at < (this.samples.at(-1)?.at ?? 0)) this.samples.length = 0;
     this.samples.push({
       at: live.at, stable: live.log.stable, end: live.log.end,
       counts: Object.fromEntries(live.origins.map((one) => [one.node, one.transactions])),
       synced: live.latencyMs.synced, applied: live.latencyMs.applied, waiting: live.queue.transactions, state: live.state,
       lag: Object.fromEntries(live.workers.map((one) => [one.name, one.index === null ? null : Math.max(0, live.log.stable - one.index)])),
     });
-    while (this.samples.length > 2 && live.at - this.samples[0]!.at > WINDOW_S) this.samples.shift();
+    while (this.samples.length > 2 && (live.at - this.samples[0]!.at > WINDOW_S || this.samples.length > SAMPLES_MAX)) this.samples.shift();
   }
 
   /** Transactions per second of each master, over the last `seconds`. A master whose count fell (a rejoin) has none. */

@@ -1,13 +1,10 @@
 // Files as transactions, one after the other, with their progress.
 import {type Live} from './api';
 import {bytes, h, setText} from './dom';
+import {NAMES, isCompressed, mediaOf} from './media';
 
-const MEDIA: Record<string, string> = {
-  nt: 'application/n-triples', nq: 'application/n-quads', ttl: 'text/turtle', trig: 'application/trig',
-  rdf: 'application/rdf+xml', xml: 'application/rdf+xml', owl: 'application/rdf+xml', jsonld: 'application/ld+json'};
 const LEVELS: [string, string][] = [['synced', 'it is in the log of all masters'], ['accepted', 'this master has it'], ['applied', 'a worker here has it']];
 const WAIT_S = 120;
-const NAMES = Object.keys(MEDIA).map((one) => `.${one}`);
 
 /** One file: its row, and the request that sends it. A repeat has the same key, so it takes effect once. */
 class Upload {
@@ -20,8 +17,10 @@ class Upload {
   private finish: (() => void) | null = null;
   isOver = false;
 
-  constructor(private readonly file: File, private readonly graph: string, private readonly level: string, private readonly again: (one: Upload) => void) {
+  constructor(private readonly file: File, private readonly graph: string, private readonly level: string, private readonly again: (one: Upload) => void,
+    private readonly announce: (text: string) => void) {
     setLabel(this.bar, `Progress of ${file.name}`);
+    setLabel(this.button, `Cancel: ${file.name}`);
     this.node = h('li', {class: 'upload', 'data-level': 'wait'}, h('span', {class: 'name'}, file.name), h('span', {class: 'dim'}, bytes(file.size)), this.button, this.bar, this.state);
   }
 
@@ -42,7 +41,7 @@ class Upload {
       request.setRequestHeader('Idempotency-Key', this.key);
       request.setRequestHeader('TxLog-Durability', this.level);
       request.setRequestHeader('Prefer', `wait=${WAIT_S}`);
-      if (this.file.name.endsWith('.gz')) request.setRequestHeader('Content-Encoding', 'gzip');
+      if (isCompressed(this.file.name)) request.setRequestHeader('Content-Encoding', 'gzip');
       request.upload.onprogress = (event) => this.progress(event.loaded, event.total);
       request.upload.onload = () => setText(this.state, `sent; waits until ${LEVELS.find(([name]) => name === this.level)?.[1]} …`);
       request.onload = () => this.answer(request);
@@ -76,6 +75,8 @@ class Upload {
     if (level === 'good') this.bar.value = 1;
     setText(this.state, text);
     setText(this.button, level === 'good' ? 'Remove' : 'Again');
+    setLabel(this.button, `${level === 'good' ? 'Remove' : 'Send again'}: ${this.file.name}`);
+    this.announce(`${this.file.name}: ${text}`);
     this.finish?.();
     this.finish = null;
   }
@@ -88,6 +89,7 @@ class Upload {
       this.isOver = false;
       this.node.dataset.level = 'wait';
       setText(this.button, 'Cancel');
+      setLabel(this.button, `Cancel: ${this.file.name}`);
       setText(this.state, 'waits');
       this.bar.value = 0;
       this.again(this);
@@ -100,6 +102,7 @@ export class LoadView {
   private readonly list = h('ul', {class: 'uploads', 'aria-label': 'Files'});
   private readonly graph = h('input', {id: 'load-graph', name: 'graph', placeholder: 'http://example.org/graph', autocomplete: 'off', spellcheck: 'false'});
   private readonly level = h('select', {id: 'load-level'}, ...LEVELS.map(([name, text]) => h('option', {value: name}, `${name}: ${text}`)));
+  private readonly said = h('p', {role: 'status', class: 'unseen'});
   private readonly queue: Upload[] = [];
   private isRunning = false;
   private repository = '';
@@ -115,7 +118,7 @@ export class LoadView {
       h('div', {class: 'fields'},
         h('label', {for: 'load-graph'}, 'Graph'), this.graph, h('label', {for: 'load-level'}, 'Wait until'), this.level),
       h('p', {class: 'dim'}, 'Without a graph, statements go to the graphs that the file names, else to the default graph.'),
-      zone, this.list,
+      zone, this.list, this.said,
       h('p', {class: 'dim'}, 'Very large files: ', h('code', {}, 'txlog load FILE'), ' sends them in pieces, through all masters at once.'));
   }
 
@@ -124,7 +127,7 @@ export class LoadView {
   }
 
   private take(files: FileList | null): void {
-    for (const file of files ?? []) this.add(new Upload(file, this.graph.value.trim(), this.level.value, (one) => this.add(one)));
+    for (const file of files ?? []) this.add(new Upload(file, this.graph.value.trim(), this.level.value, (one) => this.add(one), (text) => setText(this.said, text)));
   }
 
   private add(one: Upload): void {
@@ -136,13 +139,12 @@ export class LoadView {
   private async run(): Promise<void> {
     if (this.isRunning) return;
     this.isRunning = true;
-    for (let one = this.queue.shift(); one; one = this.queue.shift()) await one.send(this.repository);
-    this.isRunning = false;
+    try {
+      for (let one = this.queue.shift(); one; one = this.queue.shift()) await one.send(this.repository);
+    } finally {
+      this.isRunning = false; // a file that cannot be sent at all must not stop those that are dropped later
+    }
   }
 }
 
 const setLabel = (node: Element, text: string): void => node.setAttribute('aria-label', text);
-
-function mediaOf(name: string): string | undefined {
-  return MEDIA[name.toLowerCase().replace(/\.gz$/, '').split('.').at(-1) ?? ''];
-}

@@ -1,7 +1,7 @@
 // The log as it grows: by origin, throughput, latency, lag.
 import uPlot from 'uplot';
 import type {Live} from './api';
-import {bytes, count, duration, h, refresh, setText, table} from './dom';
+import {bytes, count, duration, h, refresh, setText, table, utcClock} from './dom';
 import {type History, WINDOW_S, colourOf, rateBetween} from './history';
 
 const STEP_S = 1;
@@ -21,7 +21,7 @@ export class LogView {
       this.tiles.set(name, value);
       tiles.append(h('div', {}, h('dt', {}, name), value));
     }
-    this.node.append(h('h2', {id: 'log-title'}, 'The log as it grows'), tiles, this.rate.node, this.origins, this.latency.node, this.lag.node);
+    this.node.append(h('h2', {id: 'log-title'}, 'The log as it grows'), tiles, h('p', {class: 'dim'}, 'Times are in UTC.'), this.rate.node, this.origins, this.latency.node, this.lag.node);
   }
 
   update(live: Live, history: History): void {
@@ -119,7 +119,7 @@ class Chart {
     return {
       width: this.place.clientWidth, height: this.height(), legend: {show: false}, cursor: {show: false},
       scales: {x: {time: true, auto: false}, y: {auto: false}},
-      axes: [{...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((at) => new Date(at * 1000).toLocaleTimeString('en-GB'))},
+      axes: [{...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((at) => utcClock(at))},
         {...axis, size: 58, values: (_, ticks) => ticks.map((at) => (at >= 10_000 ? `${at / 1000}k` : String(at)))}],
       series: [{}, ...series.map((one) => ({
         label: one.label, stroke: colour(one.colour), width: 1.6, points: {show: false}, spanGaps: true,

@@ -1,6 +1,6 @@
 // The console: one page over the snapshots of one master.
 import {type Live, follow} from './api';
-import {setAttr, setText} from './dom';
+import {plural, setAttr, setText} from './dom';
 import {History} from './history';
 import {LoadView} from './load_view';
 import {LogView} from './log_view';
@@ -24,7 +24,7 @@ let connected = false;
 let problem = '';
 let drawn = false;
 
-const chosen = (): Name => (location.hash.slice(1) in views ? (location.hash.slice(1) as Name) : 'map');
+const chosen = (): Name => (Object.hasOwn(views, location.hash.slice(1)) ? (location.hash.slice(1) as Name) : 'map');
 
 function show(): void {
   if (location.hash === '#content') return;
@@ -50,11 +50,22 @@ function draw(): void {
       setText(bar, connected ? said.text : `No connection to ${live.node}: ${problem}. What is shown is old.`);
       setAttr(bar, 'data-level', connected ? said.level : 'wait');
       setText(document.getElementById('repository')!, live.repository);
-      setText(document.getElementById('where')!, `as ${live.node} in ${live.dataCenter} sees it`);
+      // Not in the sentence above, which screen readers read whenever it changes.
+      setText(document.getElementById('where')!, `${plural(live.log.stable, 'transaction')}, as ${live.node} in ${live.dataCenter} sees it`);
       setAttr(document.body, 'data-stable', String(live.log.stable));
-      views[chosen()].update(live, history);
+      try {
+        views[chosen()].update(live, history);
+      } catch (error) {
+        setText(bar, `This view cannot be drawn, and shows what was: ${String(error)}`);
+        setAttr(bar, 'data-level', 'wait');
+        throw error;
+      }
     } else if (problem) setText(bar, `No answer yet: ${problem}`);
   });
+}
+
+function keptTheme(): string | null {
+  try { return localStorage.getItem('txlog-theme'); } catch { return null; }
 }
 
 function theme(name: string): void {
@@ -66,11 +77,11 @@ function theme(name: string): void {
   draw();
 }
 
-const wanted = localStorage.getItem('txlog-theme') ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+const wanted = keptTheme() ?? (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
 theme(wanted);
 document.getElementById('theme')!.addEventListener('click', () => {
   const next = root.dataset.theme === 'dark' ? 'light' : 'dark';
-  localStorage.setItem('txlog-theme', next);
+  try { localStorage.setItem('txlog-theme', next); } catch { /* a browser that keeps nothing */ }
   theme(next);
 });
 window.addEventListener('hashchange', show);

@@ -43,7 +43,8 @@ export class MapView {
   private build(live: Live): HTMLElement[] {
     this.parts.clear();
     const found: HTMLElement[] = [];
-    for (const name of [...new Set(live.masters.map((one) => one.dataCenter))]) {
+    // Workers may be known of a data centre whose masters have left.
+    for (const name of [...new Set([...live.masters, ...live.workers].map((one) => one.dataCenter))]) {
       const masters = live.masters.filter((one) => one.dataCenter === name);
       const workers = live.workers.filter((one) => one.dataCenter === name);
       found.push(h('article', {class: 'centre', 'aria-label': `data centre ${name}`},

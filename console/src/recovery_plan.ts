@@ -1,6 +1,6 @@
 // What a chosen moment means: whether it can be reached, from which backup, and by which command.
 import type {Backup, Recovery, Stream} from './api';
-import {count} from './dom';
+import {count, utc} from './dom';
 import type {Level} from './summary';
 
 /** `ms`: since 1970. `backup`: where the moment is exactly that of a backup. */
@@ -13,8 +13,6 @@ const STORE = 'http://127.0.0.1:7890';
 
 /** The time of its last transaction, else the time at which it was made. */
 export const timeOfBackup = (one: Backup): number | null => one.at ?? one.madeAt;
-
-export const utc = (seconds: number): string => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')}Z`;
 
 /** The archive that a restore reads: that of this data centre, else the one that reaches furthest. */
 export function streamOf(recovery: Recovery): Stream | null {

@@ -1,8 +1,8 @@
 // To which moments a store can be restored: backups and archives along one time line, on which a person picks a moment
 // and is shown the command.
 import {type Backup, type Live, type Recovery, type Stream, getJson} from './api';
-import {type Child, copyButton, count, h, plural, refresh, s, setAttr, setText, table} from './dom';
-import {Moment, baseOf, commandsOf, reachOf, timeOfBackup, utc, verdictOf} from './recovery_plan';
+import {type Child, copyButton, count, h, plural, refresh, s, setAttr, setText, table, utc} from './dom';
+import {Moment, baseOf, commandsOf, reachOf, timeOfBackup, verdictOf} from './recovery_plan';
 
 const REFRESH_MS = 10_000;
 const SPANS: [string, number][] = [['Everything', 0], ['The last day', 86_400], ['The last hour', 3600], ['The last 10 minutes', 600]];
@@ -19,7 +19,8 @@ export class RecoveryView {
   private readonly field = h('input', {type: 'datetime-local', id: 'moment-field', step: 0.001, onChange: () => this.type()});
   private readonly span = h('select', {id: 'moment-span', onChange: () => this.draw()},
     ...SPANS.map(([name], at) => h('option', {value: at}, name)));
-  private readonly chosen = h('div', {class: 'chosen', 'aria-live': 'polite'});
+  private readonly chosen = h('div', {class: 'chosen'});
+  private readonly said = h('p', {role: 'status', class: 'unseen'}); // the verdict alone is read aloud, not each command
   private readonly lists = h('div', {class: 'stack'});
   private recovery: Recovery | null = null;
   private problem = '';
@@ -46,7 +47,7 @@ export class RecoveryView {
         h('div', {class: 'pick'},
           h('label', {for: 'moment-field'}, 'Moment, in UTC'), this.field,
           h('label', {for: 'moment-span'}, 'Show'), this.span)),
-      this.chosen, this.lists);
+      this.chosen, this.said, this.lists);
   }
 
   update(_live: Live): void {
@@ -235,6 +236,7 @@ export class RecoveryView {
     const verdict = verdictOf(recovery, moment);
     const base = baseOf(recovery, moment);
     const commands = commandsOf(recovery, moment);
+    setText(this.said, verdict.text);
     refresh(this.chosen, [moment, verdict, base, commands], () => [
       h('h3', {}, utc(moment.ms / 1000), moment.backup && h('span', {class: 'dim'}, ` · backup at index ${count(moment.backup.index)}`)),
       h('p', {class: 'verdict', 'data-level': verdict.level}, verdict.text),

@@ -1,6 +1,6 @@
 // A split while it lasts, and the ones that this master has seen: sides, branches, and the rejoin.
 import {type Live, Refused, type SplitRecord, getJson} from './api';
-import {clock, count, h, names, plural, refresh, s} from './dom';
+import {count, h, names, plural, refresh, s, utc} from './dom';
 import type {History} from './history';
 import {sides} from './summary';
 
@@ -29,14 +29,14 @@ export class SplitView {
       h('div', {class: 'sides'}, ...groups.map((group, at) => this.side(live, group, at))),
       live.state === 'Isolated' ? openDiagram(live, groups, fork) : null,
       h('p', {class: 'dim'}, `View ${live.view.number ?? 'none'} · ${live.state}`
-        + `${since === null ? '' : ` since ${clock(since)} or longer`} · split mode ${live.view.splitMode} · recovery ${live.view.splitRecovery ?? 'not known'}`)]);
+        + `${since === null ? '' : ` since ${utc(since)} or longer`} · split mode ${live.view.splitMode} · recovery ${live.view.splitRecovery ?? 'not known'}`)]);
     const rejoins = this.records.filter((one) => one.view && one.before && one.before.silent.some((node) => one.view!.members.includes(node)));
     refresh(this.past, [this.records, this.problem], () => [
       this.problem && h('p', {class: 'empty'}, this.problem),
       ...rejoins.reverse().slice(0, 10).map((one) => this.rejoin(one)),
       !this.problem && !rejoins.length && h('p', {class: 'empty'}, 'No split has ended yet.'),
       this.records.length > 0 && h('details', {}, h('summary', {}, 'All records'), h('ol', {class: 'records'},
-        ...this.records.slice(-40).reverse().map((one) => h('li', {}, h('time', {}, clock(one.at)), ' ', describe(one)))))]);
+        ...this.records.slice(-40).reverse().map((one) => h('li', {}, h('time', {}, utc(one.at)), ' ', describe(one)))))]);
   }
 
   private side(live: Live, group: string[], at: number): HTMLElement {
@@ -60,7 +60,7 @@ export class SplitView {
     const theirs = merged === null ? null : Math.max(0, merged - fork - mine);
     const here = before.members.filter((node) => !before.silent.includes(node));
     return h('article', {class: 'rejoin'},
-      h('h4', {}, `${clock(one.at)} · view ${view.number}`),
+      h('h4', {}, `${utc(one.at)} · view ${view.number}`),
       diagram({fork, mine, theirs, here, away: before.silent, moved, joined: merged}),
       h('p', {}, `${names(here)} ordered ${plural(mine, 'transaction')} alone; ${names(before.silent)} brought `
         + `${theirs === null ? 'an unknown number' : plural(theirs, 'transaction')}. `

@@ -43,7 +43,10 @@ function termOf(match: RegExpExecArray): RdfTerm {
 
 const unescape = (text: string): string => text.replace(/\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))/g,
   (whole, short: string | undefined, long: string | undefined, one: string | undefined) =>
-    (one === undefined ? String.fromCodePoint(parseInt((short ?? long)!, 16)) : ESCAPES[one] ?? whole));
+    (one === undefined ? characterOf(parseInt((short ?? long)!, 16)) ?? whole : ESCAPES[one] ?? whole));
+
+/** None for a number that is no character: one such escape must not hide the other rows. */
+const characterOf = (code: number): string | null => (code <= 0x10ffff ? String.fromCodePoint(code) : null);
 
 const detailOf = (language: string | undefined, datatype: string | undefined): string =>
   (language ? `@${language}` : datatype && datatype !== XSD_STRING ? localName(datatype) : '');
@@ -52,6 +55,11 @@ export function fromJson(term: JsonTerm): RdfTerm {
   if (term.type === 'uri') return {kind: 'iri', value: term.value, detail: ''};
   if (term.type === 'bnode') return {kind: 'blank', value: `_:${term.value}`, detail: ''};
   return {kind: 'literal', value: term.value, detail: detailOf(term['xml:lang'], term.datatype)};
+}
+
+/** What a row binds a variable to; null where it does not. A variable may be called as something that each object has. */
+export function valueOf(row: Record<string, JsonTerm>, name: string): RdfTerm | null {
+  return Object.hasOwn(row, name) ? fromJson(row[name]!) : null;
 }
 
 const ROLES: [RegExp, 'subject' | 'predicate' | 'object'][] = [[/^(s|subj|subject)$/i, 'subject'], [/^(p|pred|predicate)$/i, 'predicate'], [/^(o|obj|object)$/i, 'object']];

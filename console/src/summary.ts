@@ -73,7 +73,7 @@ export function headline(live: Live): {level: Level; text: string} {
   const slow = live.workers.filter((one) => levelOfWorker(live, one) !== 'good');
   const all = live.masters.length === 1 ? 'The master is in its view' : `All ${live.masters.length} masters are in one view`;
   if (slow.length) return {level: 'wait', text: `${all}; ${names(slow.map((one) => one.name))} ${verb(slow, 'is', 'are')} not there yet.`};
-  return {level: 'good', text: `${all}, and ${live.workers.length === 1 ? 'the worker keeps' : `all ${live.workers.length} workers keep`} up with ${plural(live.log.stable, 'transaction')}.`};
+  return {level: 'good', text: `${all}, and ${live.workers.length === 1 ? 'the worker keeps' : `all ${live.workers.length} workers keep`} up.`};
 }
 
 export const lagText = (lag: number | null): string => (lag === null ? 'position not known' : lag ? `${count(lag)} behind` : 'up to date');

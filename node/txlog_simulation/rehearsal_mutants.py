@@ -55,8 +55,8 @@ REHEARSAL_MUTANTS = (
     _mutant(
         "a-changed-schedule-waits-for-the-former-time",
         "txlog/supervision/backup_schedule.py",
-        "skipped=False, next_at=next_after(now))\n    return",
-        "skipped=False, next_at=due_at)\n    return",
+        "next_at=due_at if stays else latest)",
+        "next_at=due_at)",
         "node/tests/supervision/test_supervision_values.py::test_a_scheduled_backup",
     ),
     _mutant(
@@ -65,5 +65,26 @@ REHEARSAL_MUTANTS = (
         " if not key.startswith(BULK_KEY_PREFIX)), None)",
         "), None)",
         "node/tests/rehearsal/test_rehearsals.py::test_the_key_of_a_bulk_load_is_not_repeated",
+    ),
+    _mutant(
+        "each-look-moves-an-interval",
+        "txlog/supervision/backup_schedule.py",
+        "        stays = is_interval and due_at <= latest\n",
+        "        stays = False\n",
+        "node/tests/supervision/test_supervision_values.py::test_an_interval_comes_to_its_end",
+    ),
+    _mutant(
+        "a-full-disk-ends-all-schedules",
+        "txlog/local/scheduled_backups.py",
+        "        except OSError as error:  # such as a full disk;",
+        "        except ZeroDivisionError as error:  # such as a full disk;",
+        "node/tests/local/test_full_disks.py::test_schedules_go_on",
+    ),
+    _mutant(
+        "a-restore-starts-without-its-mark",
+        "txlog/local/duty_runner.py",
+        'self._state.write("duties.json", {**self._saved, "restoring"',
+        'str("duties.json"), str({**self._saved, "restoring"',
+        "node/tests/local/test_full_disks.py::test_no_restore_starts_that_a_crash_would_forget",
     ),
 )

@@ -30,7 +30,10 @@ def read_kubeconfig(context: str | None, file: Path | None) -> dict[str, Any]:
     command = [kubectl, "config", "view", "--raw", "--minify", "--flatten", "-o", "json"]
     command += ["--context", context] if context is not None else []
     command += ["--kubeconfig", str(file)] if file is not None else []
-    done = subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_TIMEOUT_S)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=KUBECTL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"kubectl config view did not end within {KUBECTL_TIMEOUT_S:g} s") from None
     if done.returncode:
         raise BadInput(f"kubectl config view: {done.stderr.strip() or done.returncode}")
     content: dict[str, Any] = json.loads(done.stdout)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kubectl_txlog.api_server import ApiServer, object_path, pod_proxy_path
+from kubectl_txlog.api_server import TIMEOUT_S, ApiServer, object_path, pod_proxy_path
 from kubectl_txlog.kubeconfig import context_namespace, read_kubeconfig
 from txlog.model.errors import BadInput, Forbidden, NotFound, TxLogError, Unavailable
 
@@ -48,9 +48,9 @@ class SiteAccess:
         """Whether the stores run elsewhere, and not in pods of the TxLogCluster."""
         return bool((self.cluster["spec"].get("workers") or {}).get("external"))
 
-    def ask(self, master: str, method: str, path: str, body: object = None) -> Any:
+    def ask(self, master: str, method: str, path: str, body: object = None, timeout_s: float = TIMEOUT_S) -> Any:
         """The answer of one master."""
-        return self.server.call(method, master + path, body, self.headers)
+        return self.server.call(method, master + path, body, self.headers, timeout_s)
 
     def create(self, plural: str, kind: str, name: str, spec: Mapping[str, Any]) -> Any:
         """Create a resource of TxLog beside the TxLogCluster."""
@@ -173,12 +173,10 @@ def _token(server: ApiServer, namespace: str, cluster: str, security: Mapping[st
     file = os.environ.get(TOKEN_FILE)
     if file:
         try:
-            given = Path(file).read_text(errors="replace").strip()
+            content = Path(file).read_bytes()
         except OSError as wrong:
             raise BadInput(f"{TOKEN_FILE}: {file} cannot be read: {wrong.strerror}") from None
-        if not given or not given.isascii() or not given.isprintable() or " " in given:
-            raise BadInput(f"{TOKEN_FILE}: {file}: expected a token, a line of ASCII without spaces")
-        return given
+        return _checked_token(content, f"{TOKEN_FILE}: {file}")
     secret = users["secretRef"]["name"]
     hint = (
         f"{cluster} asks who comes: set {TOKEN_FILE} to the file of an admin's token, or be let read {OWN_TOKEN_KEY}"
@@ -188,10 +186,18 @@ def _token(server: ApiServer, namespace: str, cluster: str, security: Mapping[st
         data = server.call("GET", object_path(namespace, "secrets", secret)).get("data") or {}
     except (Forbidden, NotFound):
         raise Forbidden(hint) from None
-    token = base64.b64decode(data.get(OWN_TOKEN_KEY, "")).decode("ascii", "replace").strip()
-    if not token:
+    token = base64.b64decode(data.get(OWN_TOKEN_KEY, ""))
+    if not token.strip():
         raise Forbidden(hint)
-    return token
+    return _checked_token(token, f"{OWN_TOKEN_KEY} of the Secret {secret}")
+
+
+def _checked_token(content: bytes, where: str) -> str:
+    """What a header may contain. The message does not show it."""
+    token = content.strip()
+    if not token or any(not 0x21 <= byte <= 0x7E for byte in token):
+        raise BadInput(f"{where}: expected a token, a line of ASCII without spaces")
+    return token.decode("ascii")
 
 
 def _http_port(pod: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Final
 
-from kubectl_txlog import master_commands, store_commands
+from kubectl_txlog import master_commands, site_commands, store_commands
 from kubectl_txlog.command_line import run_arguments
 from kubectl_txlog.console_command import console
 from kubectl_txlog.options import NamedCluster
@@ -48,7 +48,8 @@ def _line(row: dict[str, Any]) -> str:
 def main() -> None:
     """Never a stack trace for what went wrong outside of TxLog."""
     try:
-        commands = {"status": status, "console": console, **store_commands.COMMANDS, **master_commands.COMMANDS}
+        acting = {**store_commands.COMMANDS, **master_commands.COMMANDS, **site_commands.COMMANDS}
+        commands = {"status": status, "console": console, **acting}
         run_arguments("kubectl txlog", ABOUT, commands, sys.argv[1:])
     except TxLogError as error:
         print(error, file=sys.stderr)

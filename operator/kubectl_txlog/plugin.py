@@ -1,6 +1,6 @@
 """``kubectl txlog``: what ``txlog`` asks and does (status, peers, split-report, verify, repair, top, console), through
-Kubernetes' API server, and the commands of :mod:`kubectl_txlog.store_commands` and
-:mod:`kubectl_txlog.master_commands`.
+Kubernetes' API server, and the commands of :mod:`kubectl_txlog.store_commands`,
+:mod:`kubectl_txlog.master_commands` and :mod:`kubectl_txlog.site_commands`.
 
 Nothing but the API server must be reached: each master, and each store for ``verify`` and ``repair``, is asked through
 the proxy of its pod, with what the kubeconfig shows the API server. Where the manifest names users, TxLog's own token
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from kubectl_txlog import master_commands, store_commands
+from kubectl_txlog import master_commands, site_commands, store_commands
 from kubectl_txlog.api_server import pod_proxy_path
 from kubectl_txlog.command_line import Argument, Option
 from kubectl_txlog.console_command import console
@@ -113,6 +113,7 @@ add_commands(
         "repair": repair,
         **store_commands.COMMANDS,
         **master_commands.COMMANDS,
+        **site_commands.COMMANDS,
     },
 )
 

@@ -126,7 +126,8 @@ def _restore(site: SiteAccess, worker: str, name: str | None, wait_s: float, jso
 
 
 def _await_job(site: SiteAccess, plural: str, name: str, wait_s: float, json: bool) -> None:
-    """Until the operator has carried the resource out. Exit code 1 when it failed."""
+    """Until the operator has carried the resource out. Exit code 1 when it failed. An API server that does not answer
+    for a moment is asked again: it is restarted now and then, and a restore may take an hour."""
     if wait_s == 0:
         print_answer(
             json, {"name": name, "state": "Waiting"}, f"{plural}/{name} is made; see kubectl get {plural} {name}"
@@ -134,7 +135,13 @@ def _await_job(site: SiteAccess, plural: str, name: str, wait_s: float, json: bo
         return
     until = time.monotonic() + wait_s
     while True:
-        status: Mapping[str, Any] = site.read(plural, name).get("status") or {}
+        try:
+            status: Mapping[str, Any] = site.read(plural, name).get("status") or {}
+        except Unavailable:
+            if time.monotonic() > until:
+                raise
+            time.sleep(POLL_INTERVAL_S)
+            continue
         state = status.get("state", "Waiting")
         if state in ("Done", "Failed"):
             break

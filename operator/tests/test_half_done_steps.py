@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from observations import NOW, heard, manifest, pod, whole
-from test_job_plan import WITH_TARGET, Story
+from test_job_plan import WITH_TARGET, Story, owned_by_cluster
 from test_plan import of, planned, replicas, settled
 from test_volume_claims import THREE, claims, journals, scaled
 
@@ -102,6 +102,7 @@ def test_what_was_retired_goes_before_the_backup_counts_as_done() -> None:
     story = Story(backup=WITH_TARGET)
     for name, retired in (("one", []), ("two", ["b-one"])):
         story.ask("TxLogBackup", name)
+        owned_by_cluster(story, name)
         story.turn()
         story.end("Complete", {"name": f"b-{name}", "position": "1.7", "retired": retired})
         actions = story.turn()
@@ -157,3 +158,37 @@ def test_a_schedule_that_was_changed_counts_at_once() -> None:
     assert parse_time(step.status["next"]) - NOW <= 3600.0
     assert story.states == {}
     assert story.turn() == []
+
+
+def often(schedule: str) -> Story:
+    story = Story(backup=WITH_TARGET)
+    story.ask("TxLogBackupSchedule", "often", schedule=schedule)
+    story.turn()
+    return story
+
+
+@pytest.mark.parametrize(("schedule", "look_s"), [("@every 6h", 900.0), ("@every 30s", 3.0)])
+def test_an_interval_leads_to_backups(schedule: str, look_s: float) -> None:
+    """Each look would move the next one into the future; and two of one minute are two."""
+    story = often(schedule)
+    every_s = {"@every 6h": 6 * 3600.0, "@every 30s": 30.0}[schedule]
+    for _ in range(int(4 * (every_s + look_s) / look_s)):
+        story.turn(look_s)
+        story.end("Complete", {"name": "b"})
+    assert len(story.states) >= 3, story.states
+    quiet = [each for each in story.turn(1.0) if isinstance(each, PatchStatus) and each.target["kind"] != "TxLogBackup"]
+    assert quiet == [], "between two of them nothing is written"
+
+
+def test_a_scheduled_backup_that_exists_was_not_passed_over() -> None:
+    """The operator ended between the two writes: the TxLogBackup is there, and the schedule does not know of it."""
+    story = often("0 * * * *")
+    (before,) = story.seen.schedules
+    story.turn(3600.0)
+    story.seen = replace(story.seen, schedules=(before,))
+    (name,) = story.states
+    story.turn()
+    (after,) = story.seen.schedules
+    assert after["status"]["last"] == name
+    assert "message" not in after["status"]
+    assert list(story.states) == [name]

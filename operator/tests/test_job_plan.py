@@ -23,7 +23,7 @@ from txlog_operator.job_attempts import (
     format_time,
     parse_time,
 )
-from txlog_operator.job_plan import last_backup, plan_jobs
+from txlog_operator.job_plan import RETIRED, last_backup, plan_jobs
 from txlog_operator.observation import ClusterObservation, PodStatus
 from txlog_operator.specs import KubeObject, jobs
 from txlog_operator.status_writer import make_status
@@ -93,6 +93,13 @@ class Story:
     @property
     def states(self) -> dict[str, str]:
         return {each["metadata"]["name"]: each.get("status", {}).get("state", "") for each in self.seen.job_resources}
+
+
+def owned_by_cluster(story: Story, name: str) -> None:
+    """As the operator creates it."""
+    (found,) = [each for each in story.seen.job_resources if each["metadata"]["name"] == name]
+    owner = {"kind": "TxLogCluster", "name": "catalogue", "uid": "u1", "controller": True}
+    story._keep({**found, "metadata": {**found["metadata"], "ownerReferences": [owner]}})
 
 
 def test_a_split_gets_its_backup() -> None:
@@ -471,14 +478,22 @@ def test_a_schedule_makes_backups_named_by_their_minute() -> None:
     assert last_backup(story.seen.job_resources) is not None
 
 
-def test_what_was_retired_at_the_target_goes_here_too() -> None:
+@pytest.mark.parametrize("is_own", [True, False])
+def test_what_was_retired_at_the_target_goes_here_too(is_own: bool) -> None:
+    """What a person created stays, and says so: a tool that applies it again would make another backup."""
     story = Story(backup=WITH_TARGET)
     for name, retired in (("one", []), ("two", ["b-one"])):
         story.ask("TxLogBackup", name)
+        if is_own:
+            owned_by_cluster(story, name)
         story.turn()
         story.end("Complete", {"name": f"b-{name}", "position": "1.7", "retired": retired})
         story.turn()
-    assert list(story.states) == ["two"]
+    assert story.states == ({"two": "Done"} if is_own else {"one": "Done", "two": "Done"})
+    messages = {each["metadata"]["name"]: each["status"].get("message", "") for each in story.seen.job_resources}
+    assert messages.get("one", RETIRED) == RETIRED
+    assert messages["two"] != RETIRED
+    assert story.turn() == []
 
 
 def test_an_incremental_schedule_makes_incremental_backups() -> None:

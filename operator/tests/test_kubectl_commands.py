@@ -1,16 +1,20 @@
 """The declared commands of ``kubectl txlog``: groups of options, and both command lines."""
 
+import base64
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from kubectl_txlog import master_commands, store_commands
+from kubectl_txlog import master_commands, site_commands, store_commands
 from kubectl_txlog.command_line import Argument, Command, Group, Option, Tree, declared, run_arguments
+from kubectl_txlog.master_access import _token
 from kubectl_txlog.plugin import app
 from kubectl_txlog.typer_commands import add_commands
+from txlog.model.errors import BadInput, Unavailable
 
 SEEN: list[object] = []
 
@@ -66,8 +70,8 @@ def commands_of(tree: Tree) -> list[Command]:
 
 
 def test_every_command_has_the_common_options_once() -> None:
-    commands = commands_of({**store_commands.COMMANDS, **master_commands.COMMANDS})
-    assert len(commands) == 16
+    commands = commands_of({**store_commands.COMMANDS, **master_commands.COMMANDS, **site_commands.COMMANDS})
+    assert len(commands) == 20
     for command in commands:
         names = [each.name for each in declared(command)]
         assert {"namespace", "context", "kubeconfig", "json"} <= set(names), command.__name__
@@ -82,3 +86,56 @@ def test_the_package_has_what_the_one_file_lacks() -> None:
     assert usage.exit_code == 2
     shown = CliRunner().invoke(app, ["repair", "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
     assert all(word in shown for word in ("--source", "--graph", "--all", "--rebuild", "--cluster", "--context"))
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"two words", b"a\nb", "zażółć".encode(), b"\xff\xfe"])
+def test_a_file_that_holds_no_token_is_named(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No header can have it; the error does not show it."""
+    file = tmp_path / "token"
+    monkeypatch.setenv("TXLOG_TOKEN_FILE", str(file))
+    security = {"users": {"secretRef": {"name": "people"}}}
+    server: Any = None
+    file.write_bytes(b"  good\n")
+    assert _token(server, "graphs", "catalogue", security) == "good"
+    file.write_bytes(content)
+    with pytest.raises(BadInput) as refused:
+        _token(server, "graphs", "catalogue", security)
+    assert str(refused.value) == f"TXLOG_TOKEN_FILE: {file}: expected a token, a line of ASCII without spaces"
+
+
+def test_a_secret_that_holds_no_token_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TXLOG_TOKEN_FILE", raising=False)
+
+    class Server:
+        def call(self, *_: object) -> dict[str, Any]:
+            return {"data": {"own-token": base64.b64encode("zażółć".encode()).decode()}}
+
+    server: Any = Server()
+    with pytest.raises(BadInput, match="own-token of the Secret people: expected a token"):
+        _token(server, "graphs", "catalogue", {"users": {"secretRef": {"name": "people"}}})
+
+
+class Restarting:
+    """An API server that does not answer for a moment, while a restore goes on."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    def read(self, *_: str) -> dict[str, Any]:
+        answer = self.answers.pop(0)
+        if not answer:
+            raise Unavailable("NotReached", "not reached")
+        return answer
+
+
+def test_a_moment_without_an_api_server_ends_no_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store_commands, "POLL_INTERVAL_S", 0.0)
+    done = {"status": {"state": "Done", "backup": "b-7"}}
+    site: Any = Restarting({"status": {"state": "Running"}}, {}, {}, done)
+    store_commands._await_job(site, "txlogrestores", "back", 60.0, False)
+    assert "txlogrestores/back is Done: b-7" in capsys.readouterr().out
+    silent: Any = Restarting({}, {})
+    with pytest.raises(Unavailable, match="not reached"):
+        store_commands._await_job(silent, "txlogrestores", "back", -1.0, False)

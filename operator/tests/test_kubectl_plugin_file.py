@@ -64,6 +64,8 @@ def test_help_of_every_command(plugin: Path) -> None:
         assert "--kubeconfig" in done.stdout
     peer = alone(plugin, "peer", "--help")
     assert all(word in peer.stdout for word in ("mute", "unmute", "weight", "remove"))
+    site = alone(plugin, "site", "--help")
+    assert all(word in site.stdout for word in ("status", "offline", "online", "take-state"))
     point = alone(plugin, "restore-point", "--help")
     assert all(word in point.stdout for word in ("create", "list"))
 
@@ -174,6 +176,19 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     assert json.loads(ask("configuration", "catalogue", "--json"))["masters"][0]["node"] == "uk-1"
     assert "before-it is at index " in ask("restore-point", "create", "before-it")
     assert "before-it: position:" in ask("restore-point", "list")
+    assert ask("site", "status") == "no links\n"
+    assert "no link from nyc was reported to these masters; known: none" in ask("site", "offline", "nyc", code=1)
+    with behind.master() as master:
+        link = {"site": "lon", "other": "nyc", "state": "Online"}
+        master._json.call("POST", "/txlog/sites", dict[str, Any], body=link)  # as the process of a link does
+    assert "lon from nyc: Online" in ask("site", "status")
+    switched = json.loads(ask("site", "offline", "nyc", "--wait", "0", "--json", code=1))
+    assert switched["switch"]["offline"], "in the log; its link does not run here, so it does not follow"
+    assert "nyc is switched online (entry " in ask("site", "online", "nyc", "--wait", "0")
+    assert ask("site", "take-state", "nyc", code=1).endswith("Aborted.\n"), "no person has agreed"
+    ordered = json.loads(ask("site", "take-state", "nyc", "--yes", "--wait", "0", "--json", code=1))
+    assert ordered["order"]["takeAt"] > switched["switch"]["index"]
+    assert "is not taken any more" in ask("site", "take-state", "nyc", "--cancel")
     assert ask("bootstrap", "--member", "uk-1", code=1).endswith("Aborted.\n"), "no person has agreed"
     assert "a founded cluster already" in ask("bootstrap", "--member", "uk-1", "--yes", code=1)
     assert "none of us-1 answers" in ask("bootstrap", "--member", "us-1", "--yes", code=1)

@@ -20,7 +20,7 @@ from txlog_operator.observation import ClusterObservation
 from txlog_operator.observe import query_master
 from txlog_operator.plan import make_plan
 from txlog_operator.plan_applier import PlanApplier
-from txlog_operator.quorum_rules import carried_rules, check_quorum, plan_rules
+from txlog_operator.quorum_rules import CHANGING, carried_rules, check_quorum, plan_rules
 from txlog_operator.specs import BuildContext
 from txlog_operator.specs.masters import restart_hash
 
@@ -62,9 +62,23 @@ def test_a_changed_list_of_the_manifest_becomes_an_entry_of_the_log_once() -> No
     assert planned(new, seen_with(new, OLD), carried) == [NEW]
     assert planned(cluster_with([]), seen_with(old, OLD), carried) == [[]]
     assert planned(new, seen_with(new, NEW), carried) == []
-    assert carried_rules(new, seen_with(new, OLD), carried) == carried, "until the log has it"
+    assert carried_rules(new, seen_with(new, OLD), carried) == CHANGING, "until the log has it"
+    assert planned(new, seen_with(new, OLD), CHANGING) == [NEW]
     later = carried_rules(new, seen_with(new, NEW), carried)
     assert later not in (None, carried)
+
+
+def test_a_list_that_goes_back_while_its_change_is_under_way_counts_too() -> None:
+    """The log takes the list between, after the manifest has left it. By a digest of what the log last had, the
+    manifest would never have changed, and the log would keep a list that no manifest has."""
+    old, new = cluster_with(OLD), cluster_with(NEW)
+    carried = carried_rules(old, seen_with(old, OLD), None)
+    asked = carried_rules(new, seen_with(new, OLD), carried)
+    seen = seen_with(old, NEW)
+    back = carried_rules(old, seen, asked)
+    assert planned(old, seen, back) == [OLD]
+    assert carried_rules(old, seen_with(old, OLD), back) == carried
+    assert planned(old, seen_with(old, NEW), carried) == [], "what another data centre changes afterwards stays"
 
 
 def test_what_others_have_changed_is_not_undone() -> None:

@@ -83,6 +83,23 @@ def test_one_at_a_time_and_one_for_all_that_were_missed() -> None:
     assert len(rehearsals(story)) == 2
 
 
+@pytest.mark.parametrize("schedule", ["0 * * * *", "@every 1h"])
+def test_an_api_server_whose_clock_is_behind_stops_no_schedule(schedule: str) -> None:
+    """It dates the resource before the time at which that was due, so by its date alone the same one is due again."""
+    story = scheduled(3600, rehearsal={"schedule": schedule})
+    for count in range(1, 4):
+        for made in [a.desired for a in story.turn() if isinstance(a, ApplyObject) and a.desired["kind"] != "Job"]:
+            dated = format_time(story.seen.now - 1)
+            story._keep({**made, "metadata": {**made["metadata"], "creationTimestamp": dated}})
+        story.turn()
+        story.end("Complete", GOOD)
+        story.turn()
+        assert list(story.states.values()) == ["Done"] * count
+        assert story.turn() == [], "not again at the same time"
+        story.turn(3599)
+        story.seen = replace(story.seen, now=story.seen.now + 1)
+
+
 def test_one_that_failed_is_named_and_not_repeated() -> None:
     story = Story(archive=DAILY)
     story.ask("TxLogRehearsal", "by-hand")

@@ -72,6 +72,14 @@ def test_a_journal_stays_while_the_log_does_not_show_the_departure() -> None:
         assert deleted(two, seen) == []
 
 
+def test_the_claim_of_a_number_that_the_log_never_had_stays() -> None:
+    """A cluster was removed, which keeps its volumes, and a smaller one of its name was created: that claim may hold
+    all that is left of the former log."""
+    two = manifest(2)
+    seen = claims(two, whole(two, settled(two), configured=["uk-1", "uk-2", "dc0-1"]), *journals(3))
+    assert deleted(two, seen) == []
+
+
 def test_claims_of_somebody_else_stay() -> None:
     two = manifest(2)
     seen = claims(two, whole(two, settled(two), configured=THREE, removed=["uk-3"]), *journals(3))

@@ -14,6 +14,9 @@ class ApplyObject:
     """Create this object, or update it by server-side apply."""
 
     desired: KubeObject
+    recorded: PatchStatus | None = None
+    """The status that announces it. Where that was refused since its resource is gone or has changed, the object is
+    not made: who deletes a restore means it."""
 
     def __str__(self) -> str:
         return f"apply {self.desired['kind']} {self.desired['metadata']['name']}"

@@ -11,7 +11,7 @@ from txlog.config.cluster import TxLogCluster
 from txlog.supervision.duties import RETRY_DELAYS_S, DutyKind, kind_of
 from txlog_operator.actions import DeleteObject
 from txlog_operator.object_names import bounded_name, short_hash
-from txlog_operator.object_ownership import is_owned
+from txlog_operator.object_ownership import is_made_by_operator, is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.specs import KubeObject, jobs
 from txlog_operator.status_reader import read_job_status
@@ -174,11 +174,14 @@ def is_scheduled_retry(work: KubeObject, status: JobStatus) -> bool:
 # -- what is kept
 
 
-def plan_stuck_jobs(seen: ClusterObservation, tracked: set[str]) -> Iterator[DeleteObject]:
-    """Removes Jobs that cannot start and that no resource tracks: they would keep the turn of all others."""
+def plan_stuck_jobs(seen: ClusterObservation, tracked: set[str], owner_uid: str | None) -> Iterator[DeleteObject]:
+    """Removes the operator's Jobs that cannot start and that no resource tracks: they would keep the turn of all
+    others."""
     for (kind, name), job in seen.objects.items():
         component = (job["metadata"].get("labels") or {}).get("app.kubernetes.io/component")
         if kind != "Job" or name in tracked or component not in (jobs.COMPONENT, jobs.DUTY_COMPONENT):
+            continue
+        if not is_made_by_operator(job, owner_uid):
             continue
         since = job["metadata"].get("creationTimestamp")
         if since is not None and is_late(seen, since) and (problem := start_problem(seen, job, since)):

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from txlog.config.backup_resources import JobStatus, ScheduleStatus
 from txlog.config.cluster import TxLogCluster
-from txlog.config.schedule import parse_schedule
+from txlog.config.schedule import Schedule, parse_schedule
 from txlog.supervision.backup_schedule import plan_scheduled_backup
 from txlog.supervision.duties import (
     RELEASE_ARGUMENT,
@@ -56,6 +56,7 @@ from txlog_operator.job_attempts import (
     work_reference,
 )
 from txlog_operator.object_names import bounded_name, short_hash
+from txlog_operator.object_ownership import is_made_by_operator, is_owned
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.rehearsal_plan import describe_rehearsal, plan_rehearsals
 from txlog_operator.specs import BuildContext, KubeObject, jobs
@@ -63,6 +64,7 @@ from txlog_operator.specs.common import build_object
 from txlog_operator.status_reader import read_job_status
 
 MESSAGE_MAX: Final = 1000
+RETIRED: Final = "the target has it no more: newer backups have replaced it (spec.backup.keep)"
 
 
 def plan_jobs(
@@ -129,7 +131,15 @@ def _job_resource(cluster: TxLogCluster, around: BuildContext, kind: str, name: 
     return build_object(cluster, around, cluster.api_version, kind, name, jobs.DUTY_COMPONENT, spec=spec)
 
 
+def _scheduled_name(found: KubeObject, schedule: Schedule, due_at: float) -> str:
+    """The name of the TxLogBackup that a schedule makes for this time. Cron names minutes, an interval may be shorter
+    than one."""
+    when = f"{datetime.fromtimestamp(due_at, UTC):{'%Y%m%d%H%M%S' if schedule.is_interval else '%Y%m%d%H%M'}}"
+    return bounded_name(f"{found['metadata']['name']}-{when}", RESOURCE_NAME_MAX)
+
+
 def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> Iterator[PlanAction]:
+    names = {each["metadata"]["name"] for each in seen.job_resources if each["kind"] == "TxLogBackup"}
     for found in seen.schedules:
         if found["spec"].get("suspend"):
             continue
@@ -142,15 +152,18 @@ def _plan_schedules(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
                 yield PatchStatus(found, {"message": message})
             continue
         due_at = parse_time(status.next) if status.next is not None else None
-        busy = any(each["spec"].get("why") == "schedule" and _is_open(each) for each in seen.job_resources)
-        step = plan_scheduled_backup(schedule.next_after, due_at, seen.now, busy=busy)
+        name = _scheduled_name(found, schedule, due_at) if due_at is not None else None
+        # An operator that was killed before it wrote the status has created this very one.
+        is_made = name in names
+        busy = not is_made and any(
+            each["spec"].get("why") == "schedule" and _is_open(each) for each in seen.job_resources
+        )
+        step = plan_scheduled_backup(schedule.next_after, due_at, seen.now, busy=busy, is_interval=schedule.is_interval)
         if step.next_at == due_at:
             continue
-        new_status = {"last": status.last, "next": format_time(step.next_at)}
+        new_status = {"last": name if step.starts else status.last, "next": format_time(step.next_at)}
         made: ApplyObject | None = None
-        if step.starts and due_at is not None:
-            minute = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M}"
-            name = new_status["last"] = bounded_name(f"{found['metadata']['name']}-{minute}", RESOURCE_NAME_MAX)
+        if step.starts and name is not None and not is_made:
             spec: KubeObject = {"cluster": cluster.metadata.name, "why": "schedule"}
             if found["spec"].get("incremental"):
                 spec["incremental"] = True
@@ -189,7 +202,9 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
     duties = open_duties(seen)
     restored = {duty["worker"] for duty in duties.values() if duty["kind"] == DutyKind.RESTORE}
     running = {
-        key[1]: _component_of(each) for key, each in seen.objects.items() if key[0] == "Job" and not has_ended(each)
+        key[1]: _component_of(each)
+        for key, each in seen.objects.items()
+        if key[0] == "Job" and not has_ended(each) and is_made_by_operator(each, around.owner_uid)
     }
     given_up, tracked = set[str](), set[str]()
     wanted = [each for each in seen.job_resources if _acts(each, duties)]
@@ -199,7 +214,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
         job = None if ended else job_of_attempt(cluster, seen, work, status, attempt)
         if job is not None:
             tracked.add(job["metadata"]["name"])
-            actions = list(_track_job(seen, work, status, job, attempt))
+            actions = list(_track_job(around, seen, work, status, job, attempt))
             given_up |= {each.name for each in actions if isinstance(each, DeleteObject) and each.kind == "Job"}
             yield from actions
             continue
@@ -217,7 +232,7 @@ def _plan_job_resources(cluster: TxLogCluster, around: BuildContext, seen: Clust
         if component not in busy:
             running[f"new/{work['metadata']['name']}"] = component
             yield from _start_job(cluster, around, seen, work, attempt)
-    yield from plan_stuck_jobs(seen, tracked)
+    yield from plan_stuck_jobs(seen, tracked, around.owner_uid)
     yield from plan_removed_jobs(cluster, seen)
     needed = {each["metadata"]["name"] for each in wanted}
     yield from plan_removed_resources(seen, around.owner_uid, needed)
@@ -242,12 +257,14 @@ def _start_job(
             message = "the cluster has no spec.archive; set it, and make another TxLogRehearsal"
         yield _patch_status(work, JobStatus(state="Failed", finished=format_time(seen.now), message=message))
         return
-    yield _patch_status(work, JobStatus(state="Running", job=name, attempts=attempt, started=format_time(seen.now)))
-    yield ApplyObject(jobs.build_job(cluster, around, name, command, work_reference(work)))
+    started = JobStatus(state="Running", job=name, attempts=attempt, started=format_time(seen.now))
+    record = _patch_status(work, started)
+    yield record
+    yield ApplyObject(jobs.build_job(cluster, around, name, command, work_reference(work)), recorded=record)
 
 
 def _track_job(
-    seen: ClusterObservation, work: KubeObject, status: JobStatus, job: KubeObject, attempt: int
+    around: BuildContext, seen: ClusterObservation, work: KubeObject, status: JobStatus, job: KubeObject, attempt: int
 ) -> Iterator[PlanAction]:
     name = job["metadata"]["name"]
     pod = seen.job_pods.get(name)
@@ -255,7 +272,10 @@ def _track_job(
     facts = {"job": name, "attempts": attempt, "started": status.started, "finished": format_time(seen.now)}
     problem = start_problem(seen, job, status.started)
     if has_condition(job, "Complete"):
-        yield from _complete(seen, work, parse_job_output(output), output, facts)
+        result = parse_job_output(output)
+        # First: an operator that is killed in between does both again, and leaves no record of what is gone.
+        yield from _plan_retired(around, seen, result.get("retired", []))
+        yield from _complete(work, result, output, facts)
     elif has_condition(job, "Failed"):
         yield from _fail(seen, work, failure_message(output, "its pod has failed"), facts)
     elif status.started is not None and problem and is_late(seen, status.started):
@@ -273,17 +293,25 @@ def _waits(problem: str) -> str:
     return f"its pod waits: {problem}"[:MESSAGE_MAX]
 
 
+def _plan_retired(around: BuildContext, seen: ClusterObservation, retired: Sequence[str]) -> Iterator[PlanAction]:
+    """The records of backups that the target no longer has. What people created stays, and says so: a tool that
+    applies it again would make another backup."""
+    for each in seen.job_resources:
+        status, meta = read_job_status(each), each["metadata"]
+        if each["kind"] != "TxLogBackup" or status.backup not in retired:
+            continue
+        if meta.get("ownerReferences") and is_owned(each, around.owner_uid):
+            yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
+        elif status.message != RETIRED:
+            yield _patch_status(each, status.model_copy(update={"message": RETIRED}))
+
+
 def _complete(
-    seen: ClusterObservation, work: KubeObject, result: Mapping[str, Any], output: str, facts: Mapping[str, Any]
+    work: KubeObject, result: Mapping[str, Any], output: str, facts: Mapping[str, Any]
 ) -> Iterator[PlanAction]:
     backup = result.get("name") or result.get("backup")
     position = result.get("position") or (f"index {result['index']}" if "index" in result else None)
     message = describe_rehearsal(result) if work["kind"] == REHEARSAL else output[:1000]
-    # First: an operator that is killed in between does both again, and leaves no record of what is gone.
-    for each in seen.job_resources:
-        if each["kind"] == "TxLogBackup" and read_job_status(each).backup in result.get("retired", []):
-            meta = each["metadata"]
-            yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
     yield _patch_status(
         work, JobStatus(state="Done", backup=backup, position=position, message=message or None, **facts)
     )

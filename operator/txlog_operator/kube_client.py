@@ -27,6 +27,7 @@ CONNECTIONS_MAX: Final = 100
 PAGE_SIZE: Final = 500
 HTTP_TOO_MANY_REQUESTS: Final = 429
 HTTP_FORBIDDEN: Final = 403
+HTTP_NOT_FOUND: Final = 404
 HTTP_CONFLICT: Final = 409
 WATCH_S: Final = 300
 """The API server ends a watch after so many seconds, and the next one goes on where it ended."""
@@ -162,6 +163,9 @@ class KubeClient:
             if error.code == 404:
                 return None
             raise
+
+    async def refresh(self, kind: str, namespace: str, name: str) -> None:
+        """Makes the next :meth:`get` of this object read what the API server has now. Here it always does."""
 
     async def list(
         self, kind: str, namespace: str, selector: Mapping[str, str] | None = None, fields: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ KINDS_WITH_MANAGERS: Final = (
 """Kinds of which it is kept who set which field. For the others, of which there are many, it is left out."""
 HTTP_GONE: Final = 410
 FIRST_LIST_S: Final = 30.0
+WATCH_S_MIN: Final = 1.0
+"""An API server ends a watch after minutes. A proxy that ends it at once must not be asked without a pause."""
 RETRY_DELAY_S: Final = (0.5, 5.0)
 """Before a list is repeated: at first, and at most."""
 JITTER: Final = (1.0, 1.5)
@@ -120,7 +123,10 @@ class ObjectCopy:
                 continue
             try:
                 while True:
+                    began = time.monotonic()
                     version = await self._watch(version)
+                    if time.monotonic() - began < WATCH_S_MIN:
+                        await self._sleep(WATCH_S_MIN * random.uniform(*JITTER))
             except ApiError as wrong:
                 if wrong.code != HTTP_GONE:
                     await self._pause(f"the watch of {self._kind} in {self._namespace}: {wrong}")
@@ -232,13 +238,21 @@ class CachedKubeClient(KubeClient):
     ) -> None:
         """As of :class:`KubeClient`. The copy shows the object until the API server tells of its end."""
         await super().delete(kind, namespace, name, uid, orphan=orphan)
-        if (kind, namespace) in self._copies:
-            found = await self.get_live(kind, namespace, name)
-            copy = self._copies[kind, namespace][0]
-            if found is None:
-                copy.remove(name, uid)
-            else:
-                copy.put(found)
+        await self._refresh(kind, namespace, name, uid)
+
+    async def refresh(self, kind: str, namespace: str, name: str) -> None:
+        """As of :class:`KubeClient`: a watch may have lost its connection, which shows after a minute only."""
+        await self._refresh(kind, namespace, name, None)
+
+    async def _refresh(self, kind: str, namespace: str, name: str, uid: str | None) -> None:
+        if (kind, namespace) not in self._copies:
+            return
+        found = await self.get_live(kind, namespace, name)
+        copy = self._copies[kind, namespace][0]
+        if found is None:
+            copy.remove(name, uid)
+        else:
+            copy.put(found)
 
     async def _write(self, method: str, path: str, body: KubeObject, **options: Any) -> KubeObject:
         found = await super()._write(method, path, body, **options)

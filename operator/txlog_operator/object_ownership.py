@@ -49,6 +49,13 @@ def is_being_deleted(found: KubeObject | None) -> bool:
     return found is not None and "deletionTimestamp" in found["metadata"]
 
 
+def is_made_by_operator(found: KubeObject, owner_uid: str | None) -> bool:
+    """As :func:`is_owned`, of an object whose labels people give to their own, too: a Job with those of a backup is
+    let through to the masters."""
+    labels: Mapping[str, Any] = found["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY_LABEL) == FIELD_MANAGER and is_owned(found, owner_uid)
+
+
 def refusal(found: KubeObject, wanted: KubeObject) -> ForeignObject | None:
     """The error for applying ``wanted`` over ``found``; None when that is allowed."""
     why = foreign_owner(found, wanted)

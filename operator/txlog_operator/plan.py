@@ -39,7 +39,7 @@ from txlog_operator.job_plan import plan_jobs
 from txlog_operator.object_names import ObjectNames
 from txlog_operator.object_ownership import is_being_deleted, is_owned
 from txlog_operator.observation import ClusterObservation
-from txlog_operator.quorum_rules import plan_rules
+from txlog_operator.quorum_rules import has_pending_rules, plan_rules
 from txlog_operator.specs import (
     BuildContext,
     KubeObject,
@@ -200,6 +200,18 @@ def _plan_settings(cluster: TxLogCluster, seen: ClusterObservation, situation: C
             different.pop("splitRecovery", None)
         if different:
             yield ChangeMasterSettings(node, seen.urls[node], tuple(sorted(different.items())))
+
+
+def pending_changes(cluster: TxLogCluster, seen: ClusterObservation, carried: str | None) -> list[str]:
+    """What the manifest wants, and masters do not have yet although no action failed: fields of the manifest.
+    ``carried``: as :func:`~txlog_operator.quorum_rules.carried_rules`."""
+    wanted = format_preferences(cluster.spec)["splitRecovery"]
+    settings = [master.settings for master in seen.reachable_masters.values()]
+    late = any(each.get("splitRecovery", wanted) != wanted for each in settings)
+    found = ["spec.splitRecovery: it changes when every master is in one view"] if late else []
+    if has_pending_rules(cluster, seen, carried):
+        found.append("spec.durability.graphs: a master that is Joined brings them into the log")
+    return found
 
 
 def _plan_down_reports(seen: ClusterObservation) -> Iterator[PlanAction]:

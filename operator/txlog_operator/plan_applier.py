@@ -30,7 +30,7 @@ from txlog_operator.actions import (
 )
 from txlog_operator.cluster_secrets import MasterAccess
 from txlog_operator.drift import AppliedObjects
-from txlog_operator.kube_client import HTTP_CONFLICT, ApiError, KubeClient
+from txlog_operator.kube_client import HTTP_CONFLICT, HTTP_NOT_FOUND, ApiError, KubeClient
 from txlog_operator.object_ownership import ForeignObject, refusal
 from txlog_operator.specs.common import KubeObject
 
@@ -105,6 +105,8 @@ class PlanApplier:
         for action in actions:
             if isinstance(action, PatchStatus) and action.only_after is not None and action.only_after not in done:
                 continue
+            if isinstance(action, ApplyObject) and _is_superseded(action, failed):
+                continue
             waiting = self._refused.waiting(action)
             if waiting is not None:
                 failed.append(waiting)
@@ -152,6 +154,12 @@ def claim_of_size(namespace: str, action: GrowVolume) -> KubeObject:
     meta = {"name": action.name, "namespace": namespace} | ({"uid": action.uid} if action.uid is not None else {})
     spec = {"resources": {"requests": {"storage": action.size}}}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+def _is_superseded(action: ApplyObject, failed: Sequence[FailedAction]) -> bool:
+    """Whether the resource for which this object is made has changed, or is gone."""
+    codes = [each.error.code for each in failed if each.action is action.recorded and isinstance(each.error, ApiError)]
+    return any(code in (HTTP_NOT_FOUND, HTTP_CONFLICT) for code in codes)
 
 
 def _is_refusal(action: PlanAction, wrong: TxLogError) -> bool:

@@ -20,6 +20,9 @@ from txlog_operator.condition_check import ConditionCheck
 from txlog_operator.object_names import short_hash
 from txlog_operator.observation import ClusterObservation
 
+CHANGING: Final = "changing"
+"""In place of a digest: the manifest has had another list than the log since they last agreed. Also a list that goes
+back to the former one is a change then: the log may have taken, or may yet take, the one between."""
 SHOWN_MAX: Final = 3
 """Rules that a message names; it counts the rest."""
 
@@ -30,19 +33,29 @@ def rules_of_manifest(cluster: TxLogCluster) -> list[dict[str, str]]:
 
 
 def carried_rules(cluster: TxLogCluster, seen: ClusterObservation, before: str | None) -> str | None:
-    """A digest of the manifest's rules, if the log has them now; else ``before``, that of the last ones that it had."""
+    """A digest of the manifest's rules, if the log has them now. Else ``before``, that of the last ones that it had, as
+    long as the manifest has the same list; then :data:`CHANGING`."""
     wanted = rules_of_manifest(cluster)
-    return short_hash(wanted) if _rules_of_log(seen) == wanted else before
+    if _rules_of_log(seen) == wanted:
+        return short_hash(wanted)
+    return before if before in (None, short_hash(wanted)) else CHANGING
 
 
 def plan_rules(cluster: TxLogCluster, seen: ClusterObservation, carried: str | None) -> Iterator[ChangeGraphRules]:
-    """The change that brings changed rules of the manifest into the log. ``carried``: of the last ones that it had."""
-    wanted, found = rules_of_manifest(cluster), _rules_of_log(seen)
-    if found is None or found == wanted or carried is None or short_hash(wanted) == carried:
+    """The change that brings changed rules of the manifest into the log. ``carried``: as :func:`carried_rules`, already
+    in the status."""
+    wanted = rules_of_manifest(cluster)
+    if not has_pending_rules(cluster, seen, carried):
         return
     asked = next((node for node, master in seen.reachable_masters.items() if master.status.state == "Joined"), None)
     if asked is not None:
         yield ChangeGraphRules(asked, seen.urls[asked], json.dumps(wanted))
+
+
+def has_pending_rules(cluster: TxLogCluster, seen: ClusterObservation, carried: str | None) -> bool:
+    """Whether changed rules of the manifest are known not to be in the log yet."""
+    wanted, found = rules_of_manifest(cluster), _rules_of_log(seen)
+    return found not in (None, wanted) and carried not in (None, short_hash(wanted))
 
 
 def check_quorum(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCheck:

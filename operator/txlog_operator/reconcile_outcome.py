@@ -34,10 +34,11 @@ def check_plan(
     mine: Sequence[KubeObject],
     problems: Sequence[str],
     growing: Sequence[str] = (),
+    pending: Sequence[str] = (),
 ) -> ConditionCheck:
     """After the actions. ``mine``: the objects as they are, for fields that others added to them; ``problems``: what is
     wrong with the newest manifest, which is then not the one that was carried out; ``growing``: volumes that do not
-    have their size yet."""
+    have their size yet; ``pending``: what masters do not have yet."""
     kind = ConditionType.RECONCILED
     if paused:
         return ConditionCheck(kind, "True", PAUSED, "spec.paused: nothing is changed, also not put right")
@@ -48,6 +49,8 @@ def check_plan(
     if growing:
         more = f"; and {len(growing) - MANY} more" if len(growing) > MANY else ""
         return ConditionCheck(kind, "Unknown", "VolumesGrow", f"volumes grow: {'; '.join(growing[:MANY])}{more}")
+    if pending:
+        return ConditionCheck(kind, "Unknown", "ChangesPending", f"not in effect yet: {'; '.join(pending)}")
     if problems:
         return ConditionCheck(kind, "True", "LastValid", "the last valid manifest is carried out; see SpecValid")
     others = [

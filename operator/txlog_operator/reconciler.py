@@ -27,7 +27,7 @@ from txlog_operator.metrics import OperatorMetrics
 from txlog_operator.object_names import bounded_name
 from txlog_operator.observation import ClusterObservation
 from txlog_operator.observe import observe
-from txlog_operator.plan import make_plan
+from txlog_operator.plan import make_plan, pending_changes
 from txlog_operator.plan_applier import PlanApplier, failed_in_kubernetes
 from txlog_operator.reconcile_traces import ReconcileTrace, ReconcileTraces
 from txlog_operator.specs import BuildContext, KubeObject, desired_objects
@@ -114,7 +114,10 @@ class Reconciler:
                     is_bug = not isinstance(error, ApiError)
                     log.warning("%s/%s: %s", self._namespace, self._name, error, exc_info=is_bug)
                 self._last_error = repr(error)
-                await self._report_broken_off(error)
+                try:
+                    await self._report_broken_off(error)
+                except Exception:  # a bug in the report; without this, nothing would look after the cluster again
+                    log.exception("%s/%s: the failure is not in its status", self._namespace, self._name)
             await asyncio.sleep(self._settings.interval.min_s)
             try:
                 await asyncio.wait_for(self._wake_event.wait(), pause * random.uniform(*JITTER))
@@ -159,6 +162,8 @@ class Reconciler:
         # The status is written before any action, so that a crash loses no observation.
         with trace.step("status"):
             written, stored = await self._write_before_actions(found, before, now)
+        if written is None:
+            return False  # the resource has changed, maybe its manifest: nothing is done by the old one
         with trace.step("plan"):
             plan = make_plan(cluster, around, seen, situation)
         with trace.step("apply") as applying:
@@ -167,7 +172,12 @@ class Reconciler:
             applying.error = "; ".join(f"{each.action}: {each.error}" for each in failed)
         mine = _own_objects(cluster, around, seen)
         outcome = reconcile_outcome.check_plan(
-            failed_in_kubernetes(failed), cluster.spec.paused, mine, problems, growing_volumes(cluster, seen)
+            failed_in_kubernetes(failed),
+            cluster.spec.paused,
+            mine,
+            problems,
+            growing_volumes(cluster, seen),
+            pending_changes(cluster, seen, before.graph_rules),
         )
         after = status_writer.make_status(cluster, generation, seen, situation, problems, before, outcome)
         self._metrics.observe_status(self._namespace, self._name, after)
@@ -200,9 +210,12 @@ class Reconciler:
         return cluster, access, problems
 
     async def _last_valid_spec(self) -> TxLogCluster | None:
-        """The last valid manifest of this resource."""
+        """The last valid manifest of this resource. A ConfigMap that a backup tool restored from another namespace
+        names that one: the operator would command the masters there."""
         name = bounded_name(f"{self._name}-masters")
-        return accepted_manifest(await self._kube.get("ConfigMap", self._namespace, name))
+        found = accepted_manifest(await self._kube.get("ConfigMap", self._namespace, name))
+        is_own = found is not None and (found.metadata.namespace, found.metadata.name) == (self._namespace, self._name)
+        return found if is_own else None
 
     async def _report_invalid(self, found: KubeObject, before: ClusterStatus, problems: Sequence[str]) -> bool:
         generation, now = _generation(found), self._clock()
@@ -235,10 +248,10 @@ class Reconciler:
 
     async def _write_before_actions(
         self, found: KubeObject, before: ClusterStatus, now: ClusterStatus
-    ) -> tuple[KubeObject, ClusterStatus]:
-        """The resource after the write, and the status that it has. A status that the API server does not accept stops
-        no action: where the definitions are older than the operator, a split still gets its backup. The write after
-        the actions fails again, and the reconcile with it."""
+    ) -> tuple[KubeObject | None, ClusterStatus]:
+        """The resource after the write, None where it has changed meanwhile, and the status that it has. A status that
+        the API server does not accept stops no action: where the definitions are older than the operator, a split still
+        gets its backup. The write after the actions fails again, and the reconcile with it."""
         try:
             return await self._write_status(found, before, now), now
         except ApiError as error:
@@ -246,8 +259,9 @@ class Reconciler:
                 raise
             return found, before
 
-    async def _write_status(self, found: KubeObject, before: ClusterStatus, now: ClusterStatus) -> KubeObject:
-        """The resource as it is after the write."""
+    async def _write_status(self, found: KubeObject, before: ClusterStatus, now: ClusterStatus) -> KubeObject | None:
+        """The resource as it is after the write; None where it has changed meanwhile. Then it is read again, and the
+        next reconcile begins at once."""
         if now == before and "status" in found:
             return found
         try:
@@ -255,8 +269,9 @@ class Reconciler:
         except ApiError as error:
             if error.code != HTTP_CONFLICT:
                 raise
-            self.wake()  # the resource changed in the meantime: the next reconcile reads it
-            return found
+            await self._kube.refresh("TxLogCluster", self._namespace, self._name)
+            self.wake()
+            return None
 
     async def _emit_events(
         self,

@@ -32,14 +32,21 @@ def plan_rehearsals(cluster: TxLogCluster, around: BuildContext, seen: ClusterOb
     known = [parse_time(each) for each in created if each is not None]
     if not known:
         return
-    due_at = parse_schedule(archive.rehearsal.schedule).next_after(max(known))
+    schedule, names = parse_schedule(archive.rehearsal.schedule), {each["metadata"]["name"] for each in scheduled}
+    due_at = schedule.next_after(max(known))
+    while (name := _name_of(cluster, due_at)) in names:
+        # The API server dates in whole seconds, and by its own clock: the one of this time may count as created before.
+        due_at = schedule.next_after(due_at)
     if due_at <= seen.now:
-        when = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M%S}"
-        name = bounded_name(f"{cluster.metadata.name}-rehearsal-{when}", RESOURCE_NAME_MAX)
         spec = {"cluster": cluster.metadata.name, "why": "schedule"}
         yield ApplyObject(
             build_object(cluster, around, cluster.api_version, REHEARSAL, name, jobs.COMPONENT, spec=spec)
         )
+
+
+def _name_of(cluster: TxLogCluster, due_at: float) -> str:
+    when = f"{datetime.fromtimestamp(due_at, UTC):%Y%m%d%H%M%S}"
+    return bounded_name(f"{cluster.metadata.name}-rehearsal-{when}", RESOURCE_NAME_MAX)
 
 
 def describe_rehearsal(result: Mapping[str, Any]) -> str:

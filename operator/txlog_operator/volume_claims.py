@@ -65,10 +65,10 @@ def highest_journal(cluster: TxLogCluster, seen: ClusterObservation) -> int:
 
 
 def _has_left(cluster: TxLogCluster, now: Configuration, index: int) -> bool:
+    """Only what the log says counts: the claim of a number that the log never had may be all that is left of an earlier
+    cluster of this name."""
     node = f"{cluster.data_center}-{index}"
-    if any(master["node"] == node for master in now["masters"]):
-        return False
-    return node in now["removed"] or index > cluster.own_peer.masters
+    return node in now["removed"] and all(master["node"] != node for master in now["masters"])
 
 
 def _unused_claims(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from txlog.cli.site_commands import describe_switch, has_followed, newest_reports
+from txlog.cli import site_commands
+from txlog.cli.site_commands import newest_reports
 from txlog.client.site_client import SiteOverview
+from txlog.model.errors import NotFound, Unavailable
+from txlog.sites.link_texts import describe_switch, has_followed
 
 
 def test_the_newest_report_of_each_link_counts() -> None:
@@ -42,3 +46,31 @@ def test_a_switch_is_described_with_its_entry_and_with_what_the_link_does() -> N
     assert describe_switch({"site": "nyc", "offline": False, "index": None}, None) == (
         "nyc is switched online (not in the log yet); the link is not reported"
     )
+
+
+def test_an_order_whose_answer_is_lost_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be in the log. At another master it would be one more, and the transfer would begin again."""
+
+    class Masters:
+        masters = ("a", "b", "c")
+
+        def open_client(self, url: str, _: float) -> Any:
+            return nullcontext(url)
+
+    asked: list[str] = []
+
+    def overview(url: str) -> SiteOverview:
+        return SiteOverview([] if url == "a" else [{"site": "lon", "other": "nyc"}])
+
+    def order(url: str, *_: object) -> dict[str, Any]:
+        asked.append(url)
+        raise Unavailable("TimedOut", "no answer")
+
+    monkeypatch.setattr(site_commands, "read_site_overview", overview)
+    monkeypatch.setattr(site_commands, "order_state", order)
+    masters: Any = Masters()
+    with pytest.raises(Unavailable, match="no answer"):
+        site_commands._order(masters, "nyc", takes=True)
+    assert asked == ["b"]
+    with pytest.raises(NotFound, match="no link from par"):
+        site_commands._order(masters, "par", takes=True)

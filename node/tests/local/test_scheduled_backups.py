@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import socket
 import time
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from txlog.config.process_config import BackupJobConfig, FolderConfig, RehearsalConfig
+from txlog.local import scheduled_backups
 from txlog.local.process_plan import BackupPlan, RehearsalPlan
 from txlog.local.repository_records import LocalRepository, RepositoryRecords, write_repositories
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
@@ -64,6 +66,20 @@ async def test_one_that_fails_is_named_and_the_next_is_tried(state: StateFolder)
         await asyncio.wait([running])
         assert running.cancelled()
     assert backups(state, "http://127.0.0.1:9", None).describe()[0]["last"]["exitCode"] == 1
+
+
+async def test_an_interval_longer_than_a_look_comes_to_its_end(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is looked at every 30 s: each look once moved the next backup into the future."""
+    monkeypatch.setattr(scheduled_backups, "SCHEDULE_CHECK_INTERVAL_S", 0.01)
+    made = backups(state, "http://127.0.0.1:9", "@every 10m")
+    looks = itertools.count(0.0, 60.0)
+    monkeypatch.setattr(made, "_clock", lambda: next(looks))
+    running = asyncio.create_task(made.run())
+    await eventually(lambda: "last" in reported(made))
+    running.cancel()
+    await asyncio.wait([running])
 
 
 @pytest.fixture(params=["heard", "ignored"])

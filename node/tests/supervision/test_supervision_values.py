@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from txlog.config.schedule import parse_schedule
 from txlog.supervision.backup_schedule import ScheduleStep, plan_scheduled_backup
 from txlog.supervision.down_proof import needs_down_proof
 from txlog.supervision.job_output import failure_message, parse_job_output
@@ -39,6 +40,22 @@ def test_delays_double_between_their_bounds() -> None:
 )
 def test_a_scheduled_backup(due_at: float | None, now: float, busy: bool, wanted: ScheduleStep) -> None:
     assert plan_scheduled_backup(lambda at: at // 10 * 10 + 10, due_at, now, busy=busy) == wanted
+
+
+@pytest.mark.parametrize("look_s", [1.0, 3.0, 30.0])
+def test_an_interval_comes_to_its_end(look_s: float) -> None:
+    """However often a supervisor looks: a day has three intervals of eight hours."""
+    every, now, due_at, starts = parse_schedule("@every 8h"), 0.0, None, 0
+    while now < 24 * 3600 + look_s:
+        step = plan_scheduled_backup(every.next_after, due_at, now, busy=False, is_interval=every.is_interval)
+        starts, due_at, now = starts + step.starts, step.next_at, now + look_s
+    assert starts == 3
+
+
+def test_a_shorter_interval_counts_at_once() -> None:
+    every = parse_schedule("@every 1h")
+    step = plan_scheduled_backup(every.next_after, 8 * 3600.0, 0.0, busy=False, is_interval=True)
+    assert step == ScheduleStep(False, False, 3600.0)
 
 
 def test_the_output_of_a_job() -> None:

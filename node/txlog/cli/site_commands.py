@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,6 +13,14 @@ from txlog.cli.options import ClusterOptions, YesOption, confirm, register
 from txlog.cli.tables import colour_state, print_answer, show_json, show_table
 from txlog.client.site_client import SiteClient, SiteOverview, ask_site
 from txlog.model.errors import NotFound, TxLogError
+from txlog.sites.link_texts import (
+    describe_order,
+    describe_switch,
+    has_followed,
+    has_state,
+    newest_links,
+    remark_of,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Links with other sites: clusters whose changes this one imports.")
 POLL_S: Final = 0.2
@@ -72,8 +80,9 @@ def take_state(
     masters = find_cluster(cluster)
     question = f"What this site wrote and {name} has not imported is lost. Take the state of {name}?"
     confirm(yes or cancel, question)
-    made = _ask_where_linked(masters, name, lambda site: site.order_state(name, takes=not cancel))
-    deadline = time.monotonic() + (0.0 if cancel else wait)
+    made = _order(masters, name, takes=not cancel)
+    # An order that is not stable yet has no entry by which its end is recognised.
+    deadline = time.monotonic() + (0.0 if cancel or made.get("index", 0) is None else wait)
     link = _find_link(masters, name)
     while not has_state(link, made) and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -81,23 +90,6 @@ def take_state(
     print_answer(cluster.json, {"order": made, "link": link}, describe_order(made, link))
     if not cancel and not has_state(link, made):
         raise typer.Exit(1)
-
-
-def has_state(link: Mapping[str, Any] | None, made: Mapping[str, Any]) -> bool:
-    """Whether this site has taken the state since the order ``made``."""
-    at = made.get("takeAt", 0)
-    return link is not None and link["state"] == "Online" and bool(at) and link.get("anchor", 0) > at
-
-
-def describe_order(made: Mapping[str, Any], link: Mapping[str, Any] | None) -> str:
-    """What an order has led to, for a person. ``made``: the answer to it."""
-    state = "not reported" if link is None else link["state"]
-    if made.get("index", 0) is None:
-        return f"the order is not in the log yet; the link from {made['site']} is {state}"
-    if not made["takeAt"]:
-        return f"the state of {made['site']} is not taken any more; the link is {state}"
-    keys = f", {link['transferred']} of {link['transferKeys']} keys" if link and link.get("transferKeys") else ""
-    return f"the state of {made['site']} is taken (entry {made['takeAt']}); the link is {state}{keys}"
 
 
 def _switch(masters: CliCluster, name: str, wait_s: float, *, as_json: bool, is_offline: bool) -> None:
@@ -110,6 +102,22 @@ def _switch(masters: CliCluster, name: str, wait_s: float, *, as_json: bool, is_
     print_answer(as_json, {"switch": made, "link": link}, describe_switch(made, link))
     if not has_followed(link, is_offline):
         raise typer.Exit(1)
+
+
+def _order(masters: CliCluster, name: str, *, takes: bool) -> dict[str, Any]:
+    """The answer of the first master to which the link was reported. It is not repeated at another one: each order to
+    take the state is one more, and one whose answer is lost may be in the log."""
+    errors: list[TxLogError] = []
+    for url in masters.masters:
+        with masters.open_client(url, SURVEY_TIMEOUT_S) as client:
+            try:
+                is_linked = any(link["other"] == name for link in ask_site(SiteClient.site_links)(client))
+            except TxLogError as error:
+                errors.append(error)
+                continue
+            if is_linked:
+                return ask_site(lambda site: site.order_state(name, takes=takes))(client)
+    raise errors[-1] if errors else NotFound(f"no link from {name} was reported to these masters")
 
 
 def _ask_where_linked(masters: CliCluster, name: str, ask: Callable[[SiteClient], dict[str, Any]]) -> dict[str, Any]:
@@ -128,21 +136,6 @@ def _find_link(masters: CliCluster, name: str) -> dict[str, Any] | None:
     return next((each for each in newest_reports(_overviews(masters)) if each["other"] == name), None)
 
 
-def has_followed(link: Mapping[str, Any] | None, is_offline: bool) -> bool:
-    """Whether a link is as its own site wants it. ``link``: its last report."""
-    if link is None:
-        return False
-    return bool(link["state"] == "Offline" if is_offline else link.get("offlineBy", "") != link["site"])
-
-
-def describe_switch(made: Mapping[str, Any], link: Mapping[str, Any] | None) -> str:
-    """What a switch has led to, for a person. ``made``: the answer to it."""
-    place = "not in the log yet" if made["index"] is None else f"entry {made['index']}"
-    state = "not reported" if link is None else link["state"]
-    by = f", taken offline by {link['offlineBy']}" if link is not None and link.get("offlineBy") else ""
-    return f"{made['site']} is switched {'offline' if made['offline'] else 'online'} ({place}); the link is {state}{by}"
-
-
 def _overviews(masters: CliCluster) -> list[SiteOverview]:
     """What the masters that answer report. Raises the error of one where none answers."""
     answers = list(masters.ask_all(ask_site(SiteClient.site_overview)).values())
@@ -154,12 +147,7 @@ def _overviews(masters: CliCluster) -> list[SiteOverview]:
 
 def newest_reports(answers: Sequence[SiteOverview]) -> list[dict[str, Any]]:
     """Of several masters' answers, the newest report of each link."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in (link for answer in answers for link in answer.links):
-        name = each["site"], each["other"]
-        if name not in found or each["reportedSecondsAgo"] < found[name]["reportedSecondsAgo"]:
-            found[name] = each
-    return [found[name] for name in sorted(found)]
+    return newest_links(link for answer in answers for link in answer.links)
 
 
 def _row(link: dict[str, Any]) -> tuple[Any, ...]:
@@ -173,5 +161,5 @@ def _row(link: dict[str, Any]) -> tuple[Any, ...]:
         link["correctionsWaiting"],
         link["conflicts"],
         f"{link['reportedSecondsAgo']:.0f} s ago",
-        link["error"] or (f"taken offline by {link['offlineBy']}" if link.get("offlineBy") else ""),
+        remark_of(link),
     )

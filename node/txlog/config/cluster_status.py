@@ -138,7 +138,7 @@ class ClusterStatus(ManifestModel):
         default=None,
         max_length=64,
         description="Digest of the last `spec.durability.graphs` that the log had. Another list in the manifest is a "
-        "change, which becomes an entry of the log.",
+        "change, which becomes an entry of the log; `changing` until then.",
     )
     last_backup: str | None = Field(default=None, description="Name of the last TxLogBackup that ended.")
     conditions: list[Condition] = Field(

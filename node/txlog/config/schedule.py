@@ -41,6 +41,11 @@ class Schedule:
     every_s: float | None = None
     cron: str = ""
 
+    @property
+    def is_interval(self) -> bool:
+        """Whether it names no times but a pause between two."""
+        return self.every_s is not None
+
     def next_after(self, at: float) -> float:
         """The first due time after ``at``, in seconds since 1970."""
         if self.every_s is not None:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from txlog.local import process_identity
 from txlog.local.local_errors import CannotRun, NotRunning
@@ -16,6 +16,9 @@ from txlog.local.process_identity import ProcessIdentity
 from txlog.local.repository_want import UNSETTLED_STATES
 from txlog.local.state_folder import StateFolder
 from txlog.local.supervisor_client import SupervisorClient
+
+KILL_WAIT_S: Final = 5.0
+"""For the end of a process that was killed."""
 
 
 def start_daemon(paths: Sequence[Path], state: StateFolder, deadline_s: float = 30.0) -> None:
@@ -64,7 +67,7 @@ def ended_supervisor(state: StateFolder) -> CannotRun:
 
 def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
     """Ends what runs, gracefully, then by force. Also ends what a killed supervisor left. Returns whether
-    anything ran."""
+    anything ran; the folder is still locked when it does not end."""
     ran = state.is_locked
     if ran:
         mark = state.read("supervisor.json")
@@ -80,6 +83,9 @@ def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
             time.sleep(0.05)
         if state.is_locked and mark:
             process_identity.terminate_all([ProcessIdentity.model_validate(mark)], 5.0)
+        until = time.monotonic() + KILL_WAIT_S
+        while state.is_locked and time.monotonic() < until:
+            time.sleep(0.05)
     left = [ProcessIdentity.model_validate(each) for each in state.read("processes.json", {}).values()]
     ended = process_identity.terminate_all(left, 10.0)
     return ran or bool(ended)

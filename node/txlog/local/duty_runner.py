@@ -102,8 +102,9 @@ class DutyRunner:
         kind, worker = DutyKind(duty["kind"]), duty["worker"]
         mark = [data_center, worker]
         if kind.may_leave_partial_state and mark not in self._saved["restoring"]:
+            # Stored before the job starts: after a crash nothing else shows that the store is half loaded.
+            self._state.write("duties.json", {**self._saved, "restoring": [*self._saved["restoring"], mark]})
             self._saved["restoring"].append(mark)
-            self._save()
         result = await self._run_job(data_center, kind.job_argument(duty["id"], worker), duty["id"], lists)
         if result is None:
             return

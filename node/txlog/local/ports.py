@@ -67,8 +67,14 @@ def _unused_port(port: int, kept: dict[str, int], ports: dict[str, int]) -> bool
 
 @contextmanager
 def _locked_reservations(file: Path) -> Iterator[dict[str, Any]]:
-    """The reservations; changes that the caller makes to the dictionary are merged with those of others."""
-    with open(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+") as handle:
+    """The reservations; changes that the caller makes to the dictionary are merged with those of others.
+    :class:`CannotRun` for a file that is not this user's: everyone may make one of that name in a folder for temporary
+    files, also a link to a file that must not be overwritten."""
+    try:
+        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as wrong:
+        raise CannotRun(f"{file}: {wrong.strerror}; it is not this user's list of ports: remove it") from None
+    with open(opened, "r+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             reserved = json.load(handle)
@@ -76,7 +82,11 @@ def _locked_reservations(file: Path) -> Iterator[dict[str, Any]]:
             reserved = {}
         if not isinstance(reserved, dict):
             reserved = {}
-        reserved = {port: owner for port, owner in reserved.items() if (Path(str(owner)) / "ports.json").exists()}
+        reserved = {
+            port: owner
+            for port, owner in reserved.items()
+            if port.isdecimal() and (Path(str(owner)) / "ports.json").exists()
+        }
         mine = dict(reserved)
         yield mine
         owners = set(mine.values())

@@ -87,7 +87,9 @@ class ScheduledBackups:
     async def _run_schedule(self, data_center: str, schedule: Schedule) -> None:
         due_at: float | None = None
         while not self._is_removed(data_center):
-            step = plan_scheduled_backup(schedule.next_after, due_at, self._clock(), busy=False)
+            step = plan_scheduled_backup(
+                schedule.next_after, due_at, self._clock(), busy=False, is_interval=schedule.is_interval
+            )
             if step.starts:
                 async with self._turns[_turn(data_center)]:
                     await self._carry_out(data_center)
@@ -117,7 +119,10 @@ class ScheduledBackups:
 
     def _record_result(self, data_center: str, **facts: Any) -> None:
         self._results[data_center] = {**self._results.get(data_center, {}), **facts}
-        self._state.write(self._kind.results_file, self._results)
+        try:
+            self._state.write(self._kind.results_file, self._results)
+        except OSError as error:  # such as a full disk; the schedule goes on, and the next result is written again
+            log.error("what became of a %s of %s is not stored: %s", self._kind.noun, data_center, error)
 
 
 def _turn(group: str) -> str:

@@ -28,7 +28,6 @@ from typing import Any, Final
 from txlog.config.live_settings import BadSettings, read_effective_settings
 from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
-from txlog.local import process_identity
 from txlog.local.child_process import ChildProcess
 from txlog.local.config_files import write_config_files
 from txlog.local.down_proof import report_down
@@ -38,7 +37,7 @@ from txlog.local.local_errors import CannotRun
 from txlog.local.log_files import last_lines, rotate_log
 from txlog.local.master_requests import request_master
 from txlog.local.peer_registration import register_new_masters
-from txlog.local.process_identity import ProcessIdentity
+from txlog.local.process_leftovers import end_leftovers
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan
 from txlog.local.process_spec import ProcessSpec
 from txlog.local.repository_wants import RepositoryWants
@@ -118,6 +117,8 @@ class Supervisor:
         self._intervals = pace or SupervisorIntervals()
         self._processes = {program.name: SupervisedProcess(program) for program in plan.programs}
         self._last_seen: dict[str, dict[str, int]] = state.read("seen.json", {})
+        self._is_unstored = False
+        """The last incarnations could not be written to the disk."""
         self._seen_start: dict[str, int] = {}  # process id whose incarnation and start were reported
         self._links_reader: asyncio.StreamReader | None = None
         self._links_writer: asyncio.StreamWriter | None = None
@@ -131,11 +132,7 @@ class Supervisor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ends what an earlier supervisor left, starts everything, keeps it running until ``stop``, ends everything."""
-        left = self._previous_processes()
-        if left:
-            ended = await asyncio.to_thread(process_identity.terminate_all, left, 10.0)
-            if ended:
-                log.warning("ended %d processes that an earlier supervisor had left", len(ended))
+        await end_leftovers(self.state)
         write_config_files(self.plan, self.state)
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._rotate_logs())]
         watchers.insert(0, asyncio.create_task(self._register_masters()))
@@ -154,16 +151,12 @@ class Supervisor:
             await asyncio.wait(watchers[-3:])  # a running backup ends before the stores that it reads
             await self._stop_all()
             await asyncio.gather(*watchers, *self._down_reports, return_exceptions=True)
-            self.state.write("processes.json", {})
+            self._write_processes()
 
     async def _register_masters(self) -> None:
         config = next(iter(self.plan.master_configs.values()), None)
         if config is not None:
             await register_new_masters(config.peers, {m.node: m.url for m in self.plan.topology.masters}, self.state)
-
-    def _previous_processes(self) -> list[ProcessIdentity]:
-        found: dict[str, Any] = self.state.read("processes.json", {})
-        return [ProcessIdentity.model_validate(mark) for mark in found.values()]
 
     async def _stop_all(self) -> None:
         for role in STOP_ORDER:
@@ -235,15 +228,15 @@ class Supervisor:
         mine: socket.socket | None = None
         theirs: socket.socket | None = None
         command = program.command
-        if program.role == "master":
-            self._write_master_config(program.name)
         if program.role == "links":
             mine, theirs = socket.socketpair()
             command = (*command, "--control-fd", str(theirs.fileno()))
-        if program.role == "worker":
-            remove_leftovers(self.state.worker(program.name))
         kept.set_state(ProcessState.STARTING)
         try:
+            if program.role == "master":
+                self._write_master_config(program.name)
+            if program.role == "worker":
+                remove_leftovers(self.state.worker(program.name))
             kept.child = ChildProcess(command, program.environment, self.state.log(program.name), theirs)
         except OSError as error:
             log.error("%s cannot be started: %s", program.name, error)
@@ -267,7 +260,16 @@ class Supervisor:
             for n, kept in self._processes.items()
             if kept.child and kept.child.identity
         }
-        self.state.write("processes.json", marks)
+        self._store("processes.json", marks)
+
+    def _store(self, name: str, value: Any) -> bool:
+        """Whether the file was written. A full disk ends no task: what is supervised goes on without the file."""
+        try:
+            self.state.write(name, value)
+        except OSError as error:
+            log.error("%s is not written: %s", name, error)
+            return False
+        return True
 
     def _process_named(self, name: str) -> SupervisedProcess:
         if name not in self._processes:
@@ -371,9 +373,9 @@ class Supervisor:
                 self._seen_start[node] = child.pid
             return
         self._seen_start[node] = child.pid
-        if known != seen:
+        if known != seen or self._is_unstored:
             self._last_seen[node] = seen
-            self.state.write("seen.json", self._last_seen)
+            self._is_unstored = not self._store("seen.json", self._last_seen)
 
     async def _rotate_logs(self) -> None:
         while True:
@@ -382,7 +384,10 @@ class Supervisor:
             rehearsals = map(REHEARSALS.log_name, self.plan.rehearsal_plans)
             duties = map(duty_log_name, self.plan.duty_configs)
             for name in (*self._processes, *backups, *rehearsals, *duties, "supervisor"):
-                await asyncio.to_thread(rotate_log, self.state.log(name))
+                try:
+                    await asyncio.to_thread(rotate_log, self.state.log(name))
+                except OSError as error:
+                    log.error("the log of %s is not moved: %s", name, error)
 
     # -- links
 

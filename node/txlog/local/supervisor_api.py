@@ -74,6 +74,8 @@ class ControlApi:
             return web.json_response({"error": error.name, "message": str(error)}, status=error.status)
         except (ValueError, KeyError, TypeError) as error:
             return web.json_response({"error": "BadInput", "message": f"not understood: {error}"}, status=400)
+        except OSError as error:  # such as a full disk
+            return web.json_response({"error": "CannotRun", "message": f"not carried out: {error}"}, status=500)
 
     async def get_status(self, _: web.Request) -> web.Response:
         """The supervisor, its processes, the faults of links."""

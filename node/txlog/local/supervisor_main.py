@@ -12,7 +12,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from txlog.config.manifest_reader import load_manifests
@@ -25,6 +26,7 @@ from txlog.local.engines.virtuoso_server import obtain_virtuoso
 from txlog.local.local_errors import CannotRun
 from txlog.local.local_security import prepare_security, renew_certificates
 from txlog.local.ports import choose_ports
+from txlog.local.process_leftovers import end_leftovers
 from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
 from txlog.local.repository_plan import planned_records, repository_engines
 from txlog.local.repository_records import read_repositories
@@ -82,7 +84,8 @@ def check(paths: Sequence[Path]) -> None:
 async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
     """Runs the cluster until SIGTERM, SIGINT, or ``down``, and locks the state folder meanwhile."""
     state.prepare()
-    with state.locked():
+    with state.locked(), _marked(state):
+        await end_leftovers(state)
         supervisor = Supervisor(plan_for(paths, state), state)
         lone = single_master_properties(list(paths)) is not None
         scaling = WorkerScaling(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))
@@ -91,14 +94,25 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
         async with serve_control_api(supervisor, stop, None if lone else scaling):
-            mark = process_identity.identity_of(os.getpid())
-            state.write("supervisor.json", mark.model_dump() if mark else {})
             keeping = None if lone else asyncio.create_task(renew_certificates(load_manifests(paths), state))
             try:
                 await supervisor.run(stop)
             finally:
                 if keeping is not None:
                     keeping.cancel()
+
+
+@contextmanager
+def _marked(state: StateFolder) -> Iterator[None]:
+    """Meanwhile ``supervisor.json`` says which process this is, so that ``txlog down`` can end one that still fetches a
+    store's program and answers nothing. What an earlier supervisor said of itself is removed: its port may be that of
+    another program now."""
+    (state.root / "control.json").unlink(missing_ok=True)
+    mark = process_identity.identity_of(os.getpid())
+    state.write("supervisor.json", mark.model_dump() if mark else {})
+    try:
+        yield
+    finally:
         (state.root / "supervisor.json").unlink(missing_ok=True)
 
 
