@@ -40,6 +40,7 @@ from txlog_simulation.poison_mutants import POISON_MUTANTS
 from txlog_simulation.queue_mutants import QUEUE_MUTANTS
 from txlog_simulation.rehearsal_mutants import REHEARSAL_MUTANTS
 from txlog_simulation.repository_mutants import REPOSITORY_MUTANTS
+from txlog_simulation.rescue_mutants import RESCUE_MUTANTS
 from txlog_simulation.site_mutants import SITE_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
@@ -467,6 +468,7 @@ MUTANTS = (
     *BOUNDS_MUTANTS,
     *BOOTSTRAP_MUTANTS,
     *SUCCESSION_MUTANTS,
+    *RESCUE_MUTANTS,
     *REHEARSAL_MUTANTS,
     *INCREMENT_MUTANTS,
     *BULK_MUTANTS,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apart import insert
+from apart import cut, insert
 from archiver_runs import folder
 from master_cluster import Cluster
 from test_founded_masters import WRITES, Lost, joined, log_of_after
@@ -88,3 +88,123 @@ async def test_what_a_survivor_holds_is_given_once_in_its_order(survived: Surviv
 
 def payload_of(number: int) -> bytes:
     return b"A " + insert(number).removeprefix("INSERT DATA { ").removesuffix(" }").encode() + b" .\n"
+
+
+async def test_what_was_not_ordered_yet_is_given_behind_the_log(
+    clusters: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Its master had accepted it, cut off from the others."""
+    lost = Survived(clusters(3), FolderTarget(folder(tmp_path / "target")))
+    plain = lost._write
+
+    async def write(number: int) -> None:
+        await plain(number)
+        if number == WRITES:
+            cut(lost.cluster)
+            await lost.cluster.write(2, insert("alone"), TxLog_Durability="accepted", Idempotency_Key="alone")
+
+    lost._write = write  # type: ignore[method-assign]
+    await lost.begin()
+    found = await lost.rescue(str(lost.journal))
+    assert found["counts"]["given"] == KEYLESS + 2
+    assert [key for key, _ in await lost.log()][-1] == "alone"
+
+
+async def test_a_client_that_was_first_is_not_doubled(survived: Survived) -> None:
+    """Under its key, before the rescue and after it."""
+    key = f"key-{WRITES}"
+    own = await survived.cluster.write(0, insert(WRITES), Idempotency_Key=key)
+    found = await survived.rescue(str(survived.journal))
+    assert (found["counts"]["present"], found["counts"]["given"]) == (1, KEYLESS)
+    assert found["transactions"][0]["new"] == own["TxLog-Transaction"]
+    answer = await survived.cluster.write(1, insert(WRITES), Idempotency_Key=key)
+    assert answer["TxLog-Transaction"] == own["TxLog-Transaction"]
+    assert [each for each, _ in await survived.log()].count(key) == 1
+
+
+async def test_a_client_that_comes_after_the_rescue_finds_its_transaction(survived: Survived) -> None:
+    found = await survived.rescue(str(survived.journal))
+    answer = await survived.cluster.write(1, insert(WRITES), Idempotency_Key=f"key-{WRITES}")
+    assert answer["TxLog-Transaction"] == found["transactions"][0]["new"]
+
+
+async def test_a_person_chooses(survived: Survived) -> None:
+    keyless = [survived.writes[f"no key {each}"] for each in range(KEYLESS)]
+    found = await survived.rescue(str(survived.journal), "--only", ",".join(keyless), "--except", keyless[1])
+    assert (found["counts"]["given"], found["counts"]["excluded"]) == (KEYLESS - 1, 2)
+    said = await survived.rescue(str(survived.journal), "--only", keyless[0], code=1)
+    assert "not among the 2 transactions" in said
+    for words, why in ((("--only", "uk"), "--only: not a transaction id"), (("--except", "x.y"), "--except: not a")):
+        assert why in await survived.rescue(str(survived.journal), *words, code=1)
+    found = await survived.rescue(str(survived.journal))
+    assert (found["counts"]["present"], found["counts"]["given"]) == (2, 2)
+
+
+async def test_what_is_no_survivor_is_refused(survived: Survived, tmp_path: Path) -> None:
+    assert "no such folder" in await survived.rescue(str(tmp_path / "none"), code=1)
+    assert "holds no journal" in await survived.rescue(str(folder(tmp_path / "empty")), code=1)
+    assert "end it first" in await survived.rescue(str(survived.folder(0)), code=1)
+
+
+async def test_a_journal_of_this_cluster_is_none_of_a_survivor(survived: Survived) -> None:
+    await survived.cluster.stop(1)
+    masters = ["--master", survived.cluster.url(0), "--target", survived.target.location]
+    given = ["archive", "rescue", str(survived.folder(1)), *masters]
+    done = await asyncio.to_thread(CliRunner().invoke, app, given, env={"COLUMNS": "200"})
+    assert done.exit_code == 1
+    assert "of this very cluster" in str(done.exception)
+
+
+async def test_without_a_claim_nothing_is_given(survived: Survived, tmp_path: Path) -> None:
+    """A copy, or the wrong target."""
+    survived.target = FolderTarget(folder(tmp_path / "other"))
+    assert "has taken another one's place" in await survived.rescue(str(survived.journal), code=1)
+
+
+async def test_an_update_is_given_byte_for_byte(clusters: Callable[..., Cluster], tmp_path: Path) -> None:
+    """A front door would guard it once more."""
+    lost = Survived(clusters(3), FolderTarget(folder(tmp_path / "target")))
+    text = 'DELETE { ?s <urn:p> ?o } INSERT { ?s <urn:q> ?new } WHERE { ?s <urn:p> ?o BIND(IRI("urn:x") AS ?new) }'
+    plain = lost._write
+
+    async def write(number: int) -> None:
+        await plain(number)
+        if number == WRITES:
+            await lost.cluster.write(0, text, Idempotency_Key="update")
+
+    lost._write = write  # type: ignore[method-assign]
+    await lost.begin()
+    found = await lost.rescue(str(lost.journal))
+    assert found["counts"]["given"] == KEYLESS + 2
+    answer = await lost.cluster.write(1, text, Idempotency_Key="update")
+    assert answer["TxLog-Transaction"] == found["transactions"][-1]["new"], "the same content: no KeyTaken"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status", "named"),
+    [
+        ("update", "LOAD <http://example.org/>", 400, "LOAD reads another address"),
+        ("update", "LOAD <urn:txlog:bulk:" + "0" * 32 + ":" + "1" * 64 + ":9>", 400, "bulk load"),
+        ("update", "INSERT DATA { GRAPH <urn:txlog:system:a> { <urn:a> <urn:b> 1 } }", 400, "urn:txlog:system"),
+        ("update", "INSERT", 400, "no SPARQL update"),
+        ("quads", "A <urn:a> <urn:b>", 400, "no list of quads"),
+        ("quads", "A _:a <urn:b> <urn:c> .\n", 400, "no list of quads"),
+        ("", "", 400, "TxLog-Kind"),
+        ("skip", "", 400, "TxLog-Kind"),
+    ],
+)
+async def test_what_no_front_door_takes_is_not_taken_here(
+    survived: Survived, kind: str, body: str, status: int, named: str
+) -> None:
+    path = "/txlog/rescued/uk-9.0000000000000001.1"
+    found = await survived.cluster.post(0, path, body, status, headers={"TxLog-Kind": kind} if kind else {})
+    assert named in found["message"]
+    assert await survived.log() == []
+
+
+async def test_what_the_log_has_is_not_given_again(survived: Survived) -> None:
+    path = f"/txlog/rescued/{survived.writes['key-0']}"
+    found = await survived.cluster.post(0, path, payload_of(0), 409, headers={"TxLog-Kind": "quads"})
+    assert "is in this log" in found["message"]
+    found = await survived.cluster.post(0, "/txlog/rescued/uk", b"", 400, headers={"TxLog-Kind": "quads"})
+    assert "not a transaction id" in found["message"]

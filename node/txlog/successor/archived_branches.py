@@ -1,5 +1,5 @@
-"""What the archives of a lost cluster hold beside the place from which its successor goes on: ends of other branches, and
-what came after the place."""
+"""What the archives of a lost cluster hold beside the place from which its successor goes on: ends of other branches,
+and what came after the place."""
 
 from __future__ import annotations
 

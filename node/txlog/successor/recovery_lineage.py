@@ -39,6 +39,6 @@ def find_lineage(target: BackupTarget, cluster: bytes) -> Lineage:
             own = [each for each in streams if each.id.cluster == lost]
             return Lineage(newest, stream, own, frozenset({lost, *replaced}))
     raise NotASuccessor(
-        f"no archive on {target.location} says that the cluster {cluster.hex()} has taken another one's place: name the "
-        "target of the lost cluster's archive, and a master of its successor (a copy takes no place)"
+        f"no archive on {target.location} says that the cluster {cluster.hex()} has taken another one's place: name "
+        "the target of the lost cluster's archive, and a master of its successor (a copy takes no place)"
     )

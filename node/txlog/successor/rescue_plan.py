@@ -6,9 +6,10 @@ that key in the new log already, however long ago, is left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from txlog.model.bulk_entry import decode_bulk_load
 from txlog.model.entry import KIND_CONFIG, KIND_QUADS, KIND_SKIP, KIND_UPDATE
@@ -19,8 +20,10 @@ from txlog.model.rescued_transaction import rescue_key
 from txlog.model.restore_points import decode_restore_point
 from txlog.model.synchronous_entry import KIND_DECISION, SYNCHRONOUS_KINDS
 
-NAMED_MAX = 5
+NAMED_MAX: Final = 5
 """Transactions that a message names."""
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+"""As front doors take it."""
 
 
 class RescueState(StrEnum):
@@ -98,6 +101,8 @@ def _judge(one: RescueCandidate, skipped: Collection[str], used: Mapping[str, st
         return RescueRow(one, RescueState.LEFT, one.fault)
     if one.kind not in (KIND_UPDATE, KIND_QUADS):
         return RescueRow(one, RescueState.LEFT, _describe_kind(one))
+    if not _KEY.fullmatch(one.new_key):
+        return RescueRow(one, RescueState.LEFT, "its key is none that a client can give")
     if one.new_key in used:
         return RescueRow(one, RescueState.PRESENT, f"under the key {one.new_key}", used[one.new_key])
     return RescueRow(one, RescueState.LACKING)
@@ -113,7 +118,9 @@ def _describe_kind(one: RescueCandidate) -> str:
     if decode_namespace_change(one.key) is not None:
         return "a change of the namespaces: make it again"
     point = decode_restore_point(one.key)
-    return f"the restore point {point}" if point is not None else f"it skips {one.key}: txlog skip, if that still counts"
+    return (
+        f"the restore point {point}" if point is not None else f"it skips {one.key}: txlog skip, if that still counts"
+    )
 
 
 def leave_bulk_load(row: RescueRow, payload: bytes) -> RescueRow | None:
@@ -124,9 +131,7 @@ def leave_bulk_load(row: RescueRow, payload: bytes) -> RescueRow | None:
     return row._replace(state=RescueState.LEFT, note=f"a bulk load of {load.quads:,} quads: load its files again")
 
 
-def choose_rows(
-    rows: Sequence[RescueRow], only: Collection[str] | None, excluded: Collection[str]
-) -> list[RescueRow]:
+def choose_rows(rows: Sequence[RescueRow], only: Collection[str] | None, excluded: Collection[str]) -> list[RescueRow]:
     """The rows, of which those that a person left out are :attr:`RescueState.EXCLUDED`. ``only``: the transactions to
     give again, None for all. :class:`BadInput` for a transaction that is not among the lacking ones."""
     lacking = {str(row.candidate.txid) for row in rows if row.state is RescueState.LACKING}

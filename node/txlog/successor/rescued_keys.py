@@ -81,8 +81,8 @@ class UsedKeys:
             if end is not None:
                 return end
         raise KeysUncertain(
-            f"the masters have trimmed the log after {place}, and no archive of this cluster is on the target: it is not "
-            f"known what was given again already ({trimmed})"
+            f"the masters have trimmed the log after {place}, and no archive of this cluster is on the target: it is "
+            f"not known what was given again already ({trimmed})"
         )
 
     def _read_files(self, timeline: Timeline, read: FileReader, after: int, upto: int) -> None:

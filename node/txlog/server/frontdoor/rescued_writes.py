@@ -1,7 +1,7 @@
 """``POST /txlog/rescued/{txid}``: gives a transaction of the lost cluster again, whose place this one has taken.
 
-Its payload is as that cluster's log had it. A front door would make another one of it: an update would be guarded twice,
-and a client's retry under the same key would be another transaction.
+Its payload is as that cluster's log had it. A front door would make another one of it: an update would be guarded
+twice, and a client's retry under the same key would be another transaction.
 """
 
 from __future__ import annotations
