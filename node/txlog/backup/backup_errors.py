@@ -131,6 +131,19 @@ class NoIncrement(Refused):
     """No incremental backup is possible here; the message says why. A full one is taken in its place."""
 
 
+class ManyChanges(NoIncrement):
+    """The changes since the full backup are too many."""
+
+
+class ChainFull(NoIncrement):
+    """Nothing may follow the incremental backup ``last``: its chain has as many as it may, or too many changes. Merged
+    into a full one, it can be continued."""
+
+    def __init__(self, message: str, last: str) -> None:
+        super().__init__(message)
+        self.last = last
+
+
 class ObjectMissing(Refused):
     """The target has no such object."""
 

@@ -98,12 +98,14 @@ class TargetOptions:
         known = open_target(BackupJobConfig.model_validate_json(path.read_bytes()).target)
         return known.location == open_target(self.to_config(self.target)).location
 
-    def chain_max(self, state: Path, data_center: str) -> int:
-        """How many incremental backups may follow a full one, as the data centre's manifest says."""
+    def chain_bounds(self, state: Path, data_center: str) -> tuple[int, int]:
+        """How many incremental backups may follow a full one, and how many merges in a row, as the data centre's
+        manifest says."""
         path = StateFolder(state).backup(data_center)
         if not path.is_file():
-            return INCREMENTS_DEFAULT
-        return BackupJobConfig.model_validate_json(path.read_bytes()).chain
+            return INCREMENTS_DEFAULT, 0
+        config = BackupJobConfig.model_validate_json(path.read_bytes())
+        return config.chain, config.merges
 
     def to_config(self, text: str) -> TargetConfig:
         """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""

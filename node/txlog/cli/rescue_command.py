@@ -145,7 +145,7 @@ def _show(rows: Sequence[RescueRow], lineage: Lineage, *, as_json: bool) -> None
         )
         return
     show_table(
-        ["TRANSACTION", "KIND", "KEY", "BYTES", "STATE", "NOW", ""],
+        ["TRANSACTION", "KIND", "KEY", "BYTES", "STATE", "NOW", "NOTE"],
         [_to_cells(row) for row in rows[:SHOWN_ROWS]],
         f"nothing is beyond index {lineage.claim.index} that the cluster {lineage.claim.successor} lacks",
     )
