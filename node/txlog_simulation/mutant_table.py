@@ -34,6 +34,7 @@ from txlog_simulation.lineage_mutants import LINEAGE_MUTANTS
 from txlog_simulation.log_mutants import LOG_MUTANTS
 from txlog_simulation.loop_mutants import LOOP_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
+from txlog_simulation.merge_mutants import MERGE_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
 from txlog_simulation.poison_mutants import POISON_MUTANTS
@@ -469,6 +470,7 @@ MUTANTS = (
     *BOOTSTRAP_MUTANTS,
     *SUCCESSION_MUTANTS,
     *RESCUE_MUTANTS,
+    *MERGE_MUTANTS,
     *REHEARSAL_MUTANTS,
     *INCREMENT_MUTANTS,
     *BULK_MUTANTS,
