@@ -46,8 +46,8 @@ MERGE_MUTANTS: tuple[Mutant, ...] = (
         "the-merged-backup-is-not-continued",
         "B14",
         _CHAIN,
-        "bounds.chain_max, on_progress, before)\n",
-        "bounds.chain_max + 9, on_progress)\n",
+        "            merged = before.name\n",
+        "            merged = before.name\n            raise full\n",
         "test_changes_of_half_of_the_full_backup_are_merged",
     ),
     _mutant(

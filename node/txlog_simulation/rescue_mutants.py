@@ -23,6 +23,20 @@ def _mutant(name: str, path: str, old: str, new: str, test: str) -> Mutant:
 
 RESCUE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
+        "what-a-person-chose-to-lose-comes-back",
+        _SHELL,
+        "    if lineage.claim.moment != LATEST:\n",
+        "    if not lineage.claim.moment:\n",
+        f"{_MASTERS}test_a_recovery_to_a_chosen_moment_gives_nothing_by_itself",
+    ),
+    _mutant(
+        "archived-in-another-branch-stays-lost",
+        _SHELL,
+        "    source = ArchivedBranches(lineage.streams, lineage",
+        "    source = ArchivedBranches([lineage.stream], lineage",
+        f"{_MASTERS}test_a_recovery_to_latest_gives_other_branches_again",
+    ),
+    _mutant(
         "rescue-under-another-key-than-the-clients",
         _PLAN,
         "        return self.key or rescue_key(self.txid)\n",

@@ -10,14 +10,28 @@ from typing import Any
 
 import pytest
 from apart import cut, insert
+from archived_history import US, History
 from archiver_runs import folder
+from log_pieces import CLUSTER, META, START
 from master_cluster import Cluster
 from test_founded_masters import WRITES, Lost, joined, log_of_after
 from typer.testing import CliRunner
 
-from txlog.archive.stream import find_streams
+from txlog.archive.block_codec import ArchivedEntry
+from txlog.archive.format import encode_file
+from txlog.archive.moment import parse_moment
+from txlog.archive.moment_restore import MomentRequest
+from txlog.archive.restore_plan import EMPTY_BASE
+from txlog.archive.stream import Stream, StreamId, find_streams
+from txlog.archive.stream_reader import StreamReader
 from txlog.backup.folder_target import FolderTarget
 from txlog.cli.main import app
+from txlog.client import MasterClient
+from txlog.config.process_config import NodeConfig
+from txlog.model.entry import KIND_QUADS, KIND_SKIP
+from txlog.successor.rescue import rescue_branches
+from txlog.successor.rescue_plan import RescueRow, RescueState
+from txlog.successor.succession import SuccessionRequest, found_successor
 
 KEYLESS = 3
 """Transactions of the survivor that have no key, after the one that has."""
@@ -208,3 +222,71 @@ async def test_what_the_log_has_is_not_given_again(survived: Survived) -> None:
     assert "is in this log" in found["message"]
     found = await survived.cluster.post(0, "/txlog/rescued/uk", b"", 400, headers={"TxLog-Kind": "quads"})
     assert "not a transaction id" in found["message"]
+
+
+class Branched:
+    """A cluster of one master, founded from an archive of which another data centre's stream has a longer branch."""
+
+    def __init__(self, cluster: Cluster, folder_: Path, seed: int) -> None:
+        self.cluster = cluster
+        self.history = History(folder_, seed, updates=False)
+        self.longer = self.history._extend(self.history.losing.entries, US, 12)
+        stream = Stream(self.history.target, StreamId(CLUSTER, "us"))
+        stream.create(START)
+        made = encode_file(self.longer, START.hash, META, settled=self.history.common, writer=1)
+        stream.create_file(made.name, made.data)
+
+    @property
+    def beyond(self) -> list[ArchivedEntry]:
+        return self.longer[len(self.history.losing.entries) :]
+
+    async def begin(self, moment: str = "latest") -> None:
+        reader = StreamReader(self.history.stream)
+        request = MomentRequest(parse_moment(moment), self.history.target, EMPTY_BASE)
+        config = NodeConfig.model_validate(self.cluster.configs[0])
+        await asyncio.to_thread(found_successor, SuccessionRequest(config, self.history.target, reader, request))
+        await self.cluster.start(0)
+
+    async def rescue(self) -> list[RescueRow]:
+        def run() -> list[RescueRow]:
+            with MasterClient(self.cluster.url(0)) as master:
+                return rescue_branches(self.history.target, [master], lambda *_: None)
+
+        return await asyncio.to_thread(run)
+
+    async def log(self) -> list[tuple[str, bytes]]:
+        entries = await log_of_after(self.cluster, self.history.final.end)
+        return [(key, payload) for _, _, _, key, payload in entries]
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+async def test_a_recovery_to_latest_gives_other_branches_again(
+    clusters: Callable[..., Cluster], tmp_path: Path, seed: int
+) -> None:
+    """What was answered as ``archived`` may be in any of them."""
+    branched = Branched(clusters(1), tmp_path / "target", seed)
+    await branched.begin()
+    rows = {row.candidate.txid: row for row in await branched.rescue()}
+    skipped = {each.key for each in branched.longer if each.kind == KIND_SKIP}
+    skipped |= branched.history.final.skips.keys()
+    wanted = [
+        each
+        for each in branched.beyond
+        if each.kind == KIND_QUADS and not each.is_noop and str(each.txid) not in skipped
+    ]
+    assert wanted
+    assert {txid for txid, row in rows.items() if row.state is RescueState.GIVEN} == {each.txid for each in wanted}
+    assert await branched.log() == [(each.key or f"rescue.{each.txid}", each.payload) for each in wanted]
+    again = await branched.rescue()
+    assert {row.candidate.txid for row in again if row.state is RescueState.PRESENT} >= {one.txid for one in wanted}
+    assert len(await branched.log()) == len(wanted)
+
+
+async def test_a_recovery_to_a_chosen_moment_gives_nothing_by_itself(
+    clusters: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    branched = Branched(clusters(1), tmp_path / "target", 1)
+    end = branched.history.final.end
+    await branched.begin(f"position:{end.index}:{end.hash.hex()}")
+    assert await branched.rescue() == []
+    assert await branched.log() == []

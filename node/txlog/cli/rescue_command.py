@@ -16,15 +16,12 @@ from txlog.cli.options import ClusterOptions, TargetOptions, YesOption
 from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
 from txlog.cli.worker_access import progress_bars
 from txlog.client import MasterClient
-from txlog.client.rescue_calls import RescueCalls
 from txlog.model.errors import BadInput
 from txlog.model.ids import parse_txid
 from txlog.successor.archived_branches import ArchivedBranches
 from txlog.successor.recovery_lineage import Lineage
 from txlog.successor.rescue import (
-    RescueSource,
-    SuccessorMasters,
-    give_again,
+    give_to_masters,
     lacks_nothing,
     open_lineage,
     read_rescue,
@@ -32,6 +29,7 @@ from txlog.successor.rescue import (
     row_to_dict,
 )
 from txlog.successor.rescue_plan import RescueRow, RescueState, choose_rows
+from txlog.successor.rescued_keys import OnStep
 from txlog.successor.successor_errors import NotASuccessor
 from txlog.successor.survivor_journal import SurvivorJournal
 from txlog.wire.log_page import KIND_NAMES
@@ -69,7 +67,7 @@ def rescue_survivor(
         place = target.open(cluster.state)
         successor, lineage = open_lineage(place, masters)
         progress = closing_all.enter_context(progress_bars(cluster.json))
-        on_step = _to_steps(progress)
+        on_step = to_steps(progress)
         source = closing_all.enter_context(closing(_open_source(journal, lineage, progress)))
         rows = read_rescue(place, successor, lineage, source, on_step)
         rows = choose_rows(rows, names["--only"] if only else None, names["--except"])
@@ -79,7 +77,7 @@ def rescue_survivor(
         count = sum(row.state is RescueState.LACKING for row in rows)
         if count and not yes and not cluster.json:
             typer.confirm(f"{count:,} transactions are given again, after all that came since. Sure?", abort=True)
-        rows = _give(rows, source, successor, progress)
+        rows = give_to_masters(rows, source, successor, lambda done, of: on_step("giving transactions again", done, of))
     record_rescue(lineage, rows, time.time())
     _show(rows, lineage, as_json=cluster.json)
     if not lacks_nothing(rows):
@@ -100,7 +98,7 @@ def _open_source(
     journal: Path | None, lineage: Lineage, progress: ProgressCallback
 ) -> ArchivedBranches | SurvivorJournal:
     if journal is None:
-        return ArchivedBranches(lineage.streams, lineage.claim.place, _to_steps(progress))
+        return ArchivedBranches(lineage.streams, lineage.claim.place, to_steps(progress))
     progress(BackupProgress("reading the journal", 0, None, str(journal)))
     survivor = SurvivorJournal(journal)
     if survivor.cluster in lineage.predecessors:
@@ -114,21 +112,13 @@ def _open_source(
     )
 
 
-def _to_steps(progress: ProgressCallback) -> Any:
+def to_steps(progress: ProgressCallback) -> OnStep:
+    """Passes the steps of a rescue on to progress bars."""
+
     def step(phase: str, done: int, of: int | None) -> None:
         progress(BackupProgress(phase, done, of))
 
     return step
-
-
-def _give(
-    rows: Sequence[RescueRow], source: RescueSource, successor: SuccessorMasters, progress: ProgressCallback
-) -> list[RescueRow]:
-    with ExitStack() as closing_all:
-        givers = [closing_all.enter_context(closing(RescueCalls(each.url))) for each in successor.masters]
-        return give_again(
-            rows, source, givers, lambda done, of: progress(BackupProgress("giving transactions again", done, of))
-        )
 
 
 def _show(rows: Sequence[RescueRow], lineage: Lineage, *, as_json: bool) -> None:

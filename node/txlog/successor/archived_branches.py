@@ -20,7 +20,7 @@ class _Found(NamedTuple):
     candidate: RescueCandidate
     reader: StreamReader
     file: FileName
-    index: int
+    place: int
 
 
 class ArchivedBranches:
@@ -62,7 +62,7 @@ class ArchivedBranches:
     def payload(self, txid: Txid) -> bytes:
         """The payload of a candidate."""
         found = self._found[txid]
-        return found.reader.read(found.file)[found.index - found.file.first].payload
+        return found.reader.read(found.file)[found.place - found.file.first].payload
 
     def close(self) -> None:
         """Nothing is open."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from txlog.archive.stream import find_streams
 from txlog.backup.target import BackupTarget
 from txlog.client import MasterClient, MasterUnreachable
+from txlog.client.rescue_calls import RescueCalls
 from txlog.client.responses import WriteResult
 from txlog.model.durability import Durability
 from txlog.model.errors import JournalDamaged, NotFound, TxLogError, Unavailable
 from txlog.model.ids import Origin, Txid
+from txlog.successor.archived_branches import ArchivedBranches
 from txlog.successor.recovery_lineage import Lineage, find_lineage
 from txlog.successor.rescue_plan import (
     RescueCandidate,
@@ -34,6 +36,8 @@ GIVE_S: Final = 60.0
 _WAIT_S: Final = 10.0
 _PAUSE_S: Final = 0.2
 _JOINED: Final = "Joined"
+LATEST: Final = "latest"
+"""The moment of a recovery that was meant to lose nothing."""
 _STABLE: Final = (Durability.SYNCED, Durability.APPLIED, Durability.APPLIED_ALL, Durability.ARCHIVED)
 
 
@@ -175,6 +179,30 @@ def _give_row(row: RescueRow, source: RescueSource, masters: Sequence[RescueGive
 
 def _give(one: RescueCandidate, payload: bytes, master: RescueGiver) -> WriteResult:
     return master.give(str(one.txid), one.kind, one.new_key, payload, _WAIT_S)
+
+
+def give_to_masters(
+    rows: Sequence[RescueRow], source: RescueSource, successor: SuccessorMasters, on_done: Callable[[int, int], None]
+) -> list[RescueRow]:
+    """:func:`give_again` to the masters of the new cluster."""
+    with ExitStack() as closing_all:
+        givers = [closing_all.enter_context(closing(RescueCalls(each.url))) for each in successor.masters]
+        return give_again(rows, source, givers, on_done)
+
+
+def rescue_branches(target: BackupTarget, masters: Sequence[MasterClient], on_step: OnStep) -> list[RescueRow]:
+    """After a recovery to ``latest``: gives again what other branches of the archive hold. So what was answered as
+    ``archived`` is in the new cluster. After one to another moment it gives nothing: a person chose what to lose.
+
+    Repeating it is harmless. Raises what :func:`open_lineage` and :func:`read_rescue` raise."""
+    successor, lineage = open_lineage(target, masters)
+    if lineage.claim.moment != LATEST:
+        return []
+    source = ArchivedBranches(lineage.streams, lineage.claim.place, on_step)
+    rows = read_rescue(target, successor, lineage, source, on_step)
+    rows = give_to_masters(rows, source, successor, lambda done, of: on_step("giving transactions again", done, of))
+    record_rescue(lineage, rows, time.time())
+    return rows
 
 
 def record_rescue(lineage: Lineage, rows: Sequence[RescueRow], at: float) -> None:
