@@ -83,7 +83,7 @@ RESCUE_MUTANTS: tuple[Mutant, ...] = (
         _KEYS,
         "                if after < entry.index <= upto and not entry.is_noop:\n",
         "                if after < entry.index and not entry.is_noop:\n",
-        f"{_LOGS}test_keys_of_the_lost_log_count_up_to_the_place",
+        f"{_LOGS}test_keys_behind_the_place_do_not_count",
     ),
     _mutant(
         "the-last-use-of-a-key-counts",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from archived_history import History
 from archiver_runs import folder
-from log_pieces import META, UK, chained
+from log_pieces import CLUSTER, META, START, UK, chained
 
 from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.file_name import Node
@@ -112,6 +112,19 @@ def test_keys_of_the_lost_log_count_up_to_the_place(history: History) -> None:
         assert keys.found == {each.key: str(each.txid) for each in keyed if each.index <= place.index}
     with pytest.raises(KeysUncertain):
         UsedKeys({"a"}, quiet).read_archived([history.stream], Node(keyed[0].index, bytes(16)))
+
+
+def test_keys_behind_the_place_do_not_count(tmp_path: Path) -> None:
+    """Also where they are in the same file: the new cluster does not have these."""
+    entries = log_after(START, 6)
+    stream = Stream(FolderTarget(folder(tmp_path / "one-file")), StreamId(CLUSTER, "uk"))
+    stream.create(START)
+    made = encode_file(entries, START.hash, META, settled=0, writer=1)
+    stream.create_file(made.name, made.data)
+    for place in entries:
+        keys = UsedKeys({f"new-{at}" for at in range(6)}, quiet)
+        keys.read_archived([stream], Node(place.index, place.hash))
+        assert list(keys.found) == [f"new-{at}" for at in range(min(place.index, 6))]
 
 
 def test_keys_of_the_new_log_count_from_its_masters(history: History) -> None:
