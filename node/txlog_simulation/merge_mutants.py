@@ -30,8 +30,8 @@ MERGE_MUTANTS: tuple[Mutant, ...] = (
         "merges-that-nobody-allowed",
         "B14",
         _CHAIN,
-        "    if not merges_max:\n        raise full\n",
-        "    merges_max = merges_max or 9\n",
+        "    if not full.chain_end or not merges_max:\n        raise full\n",
+        "    if not full.chain_end:\n        raise full\n    merges_max = merges_max or 9\n",
         "test_without_leave_nothing_is_merged",
     ),
     _mutant(
@@ -54,8 +54,8 @@ MERGE_MUTANTS: tuple[Mutant, ...] = (
         "many-changes-are-no-reason-to-merge",
         "B14",
         _INCREMENT,
-        "        if len(chain) > 1:  # alone",
-        "        if len(chain) > 9:  # alone",
+        "before.name if len(chain) > 1 else",
+        "before.name if len(chain) > 9 else",
         "test_changes_of_half_of_the_full_backup_are_merged",
     ),
     _mutant(

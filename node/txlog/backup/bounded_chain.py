@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from txlog.backup.backup_errors import BackupFault, ChainFull, NoIncrement
+from txlog.backup.backup_errors import BackupFault, NoIncrement
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.backup_writer import BackupRequest, take_backup
 from txlog.backup.catalogue import count_merges
@@ -46,7 +46,7 @@ def take_incremental_or_full(
     try:
         try:
             return BackupTaken(take_incremental_backup(source, target, order, bounds.chain_max, on_progress))
-        except ChainFull as full:
+        except NoIncrement as full:
             before = _merge(target, full, order, bounds.merges_max, on_progress)
             merged = before.name
             made = take_incremental_backup(source, target, order, bounds.chain_max, on_progress, before)
@@ -56,18 +56,18 @@ def take_incremental_or_full(
 
 
 def _merge(
-    target: BackupTarget, full: ChainFull, order: BackupRequest, merges_max: int, on_progress: ProgressCallback
+    target: BackupTarget, full: NoIncrement, order: BackupRequest, merges_max: int, on_progress: ProgressCallback
 ) -> BackupManifest:
     """The chain as a full backup, which the retention of scheduled ones deletes. :class:`NoIncrement` says why it is
     not merged: the worker's own copy is the safer one wherever something is unclear."""
-    if not merges_max:
+    if not full.chain_end or not merges_max:
         raise full
     try:
-        base = read_chain(target, read_manifest(target, full.last))[0]
+        base = read_chain(target, read_manifest(target, full.chain_end))[0]
         merges = count_merges(target, base.name)
         if merges >= merges_max:
             raise NoIncrement(f"{full}; {base.name} is the {merges}. merge in a row, so a worker is read again")
         request = order._replace(why="schedule", retention="normal", name=None)
-        return merge_chain(target, full.last, request, on_progress)
+        return merge_chain(target, full.chain_end, request, on_progress)
     except BackupFault as fault:
         raise NoIncrement(f"{full}; its chain cannot be merged: {fault.name}: {fault}") from fault

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from txlog.backup.backup_errors import BackupFault, ChainFull, ContentDiffers, ManyChanges, NoIncrement
+from txlog.backup.backup_errors import BackupFault, ContentDiffers, ManyChanges, NoIncrement
 from txlog.backup.backup_manifest import (
     BackupManifest,
     BackupPart,
@@ -59,9 +59,8 @@ def take_incremental_backup(
 ) -> BackupManifest:
     """A backup at the worker's position that continues ``before``, by default the newest one of its data centre and
     engine on the log. ``chain_max``: how many may follow a full one.
-    :class:`~txlog.backup.backup_errors.NoIncrement` says why that is not possible, and
-    :class:`~txlog.backup.backup_errors.ChainFull` where a merge would help. Also raises the errors of the worker, of
-    the masters and of the target."""
+    :class:`~txlog.backup.backup_errors.NoIncrement` says why that is not possible, and whether a merge would help.
+    Also raises the errors of the worker, of the masters and of the target."""
     if order.at is not None:
         raise NoIncrement(f"index {order.at} was requested, and an incremental backup is at the position of a worker")
     marker = read_marker(source)
@@ -93,9 +92,9 @@ def find_continued(
 
 
 def refuse_long_chain(chain: Sequence[BackupManifest], chain_max: int) -> None:
-    """:class:`~txlog.backup.backup_errors.ChainFull` when no further one may follow. Pure."""
+    """:class:`~txlog.backup.backup_errors.NoIncrement` when no further one may follow. Pure."""
     if len(chain) > chain_max:
-        raise ChainFull(
+        raise NoIncrement(
             f"{len(chain) - 1} incremental backups follow {chain[0].name}, and {chain_max} may", chain[-1].name
         )
 
@@ -143,9 +142,8 @@ def _continue_backup(
         compare_digest(before, was)
         refuse_much_change(chain, exact.plain_bytes)
     except ManyChanges as many:
-        if len(chain) > 1:  # alone, a full backup would be merged into itself
-            raise ChainFull(str(many), before.name) from many
-        raise
+        # A full backup alone would be merged into itself.
+        raise NoIncrement(str(many), before.name if len(chain) > 1 else "") from many
     except BackupFault as fault:
         raise NoIncrement(f"{before.name} cannot be continued: {fault.name}: {fault}") from fault
     except LogNeedsRestore as trimmed:

@@ -16,7 +16,7 @@ from txlog.successor.rescue_plan import RescueCandidate
 from txlog.successor.rescued_keys import OnStep
 
 
-class _Found(NamedTuple):
+class _ArchivedCandidate(NamedTuple):
     candidate: RescueCandidate
     reader: StreamReader
     file: FileName
@@ -27,7 +27,7 @@ class ArchivedBranches:
     """``place``: where the new cluster goes on. Every stream is read and proved first."""
 
     def __init__(self, streams: Iterable[Stream], place: Node, on_step: OnStep) -> None:
-        self._found: dict[Txid, _Found] = {}
+        self._found: dict[Txid, _ArchivedCandidate] = {}
         self._skipped: set[str] = set()
         for stream in streams:
             reader = StreamReader(stream)
@@ -38,7 +38,7 @@ class ArchivedBranches:
         files = list(_files_beside(timelines, place, reader))
         for done, name in enumerate(files, 1):
             for entry in reader.read(name):
-                self._found.setdefault(entry.txid, _Found(_to_candidate(entry), reader, name, entry.index))
+                self._found.setdefault(entry.txid, _ArchivedCandidate(_to_candidate(entry), reader, name, entry.index))
             on_step("reading other branches", done, len(files))
         for timeline in (*timelines.current, *timelines.superseded):
             self._skipped.update(timeline.skips())
