@@ -290,3 +290,24 @@ async def test_a_recovery_to_a_chosen_moment_gives_nothing_by_itself(
     await branched.begin(f"position:{end.index}:{end.hash.hex()}")
     assert await branched.rescue() == []
     assert await branched.log() == []
+
+
+async def test_people_see_a_table_and_are_asked(survived: Survived) -> None:
+    words = ["archive", "rescue", str(survived.journal), "--target", survived.target.location]
+    words += [word for at in (0, 1) for word in ("--master", survived.cluster.url(at))]
+
+    def run(*more: str, answer: str = "") -> tuple[int, str]:
+        done = CliRunner().invoke(app, [*words, *more], input=answer, env={"COLUMNS": "250"})
+        return done.exit_code, f"{done.output}{done.exception or ''}"
+
+    code, said = await asyncio.to_thread(run, "--dry-run")
+    assert code == 0, said
+    for text in ("TRANSACTION", "STATE", "NOTE", f"key-{WRITES}", "quads", f"{KEYLESS + 1} lacking"):
+        assert text in said
+    code, said = await asyncio.to_thread(run, answer="n\n")
+    assert (code, await survived.log()) == (1, [])
+    assert f"{KEYLESS + 1} transactions are given again" in said
+    code, said = await asyncio.to_thread(run, "--yes")
+    assert code == 0, said
+    assert f"{KEYLESS + 1} given" in said
+    assert len(await survived.log()) == KEYLESS + 1
