@@ -34,12 +34,14 @@ from txlog_simulation.lineage_mutants import LINEAGE_MUTANTS
 from txlog_simulation.log_mutants import LOG_MUTANTS
 from txlog_simulation.loop_mutants import LOOP_MUTANTS
 from txlog_simulation.membership_mutants import MEMBER_MUTANTS
+from txlog_simulation.merge_mutants import MERGE_MUTANTS
 from txlog_simulation.mutant import Mutant
 from txlog_simulation.override_mutants import ORDER_MUTANTS
 from txlog_simulation.poison_mutants import POISON_MUTANTS
 from txlog_simulation.queue_mutants import QUEUE_MUTANTS
 from txlog_simulation.rehearsal_mutants import REHEARSAL_MUTANTS
 from txlog_simulation.repository_mutants import REPOSITORY_MUTANTS
+from txlog_simulation.rescue_mutants import RESCUE_MUTANTS
 from txlog_simulation.site_mutants import SITE_MUTANTS
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.split_mutants import SPLIT_MUTANTS
@@ -467,6 +469,8 @@ MUTANTS = (
     *BOUNDS_MUTANTS,
     *BOOTSTRAP_MUTANTS,
     *SUCCESSION_MUTANTS,
+    *RESCUE_MUTANTS,
+    *MERGE_MUTANTS,
     *REHEARSAL_MUTANTS,
     *INCREMENT_MUTANTS,
     *BULK_MUTANTS,

@@ -160,7 +160,7 @@ class KubeClient:
         try:
             return await self._request("GET", RESOURCES[kind].path(name, namespace))
         except ApiError as error:
-            if error.code == 404:
+            if error.code == HTTP_NOT_FOUND:
                 return None
             raise
 
@@ -232,7 +232,7 @@ class KubeClient:
         try:
             found = await self._request("GET", f"/apis/{group_version}")
         except ApiError as error:
-            if error.code == 404:
+            if error.code == HTTP_NOT_FOUND:
                 return set()
             raise
         return {str(each["kind"]) for each in found["resources"]}

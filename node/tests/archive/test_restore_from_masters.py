@@ -15,7 +15,14 @@ from typer.testing import CliRunner
 
 from txlog.apply import MasterLog, WorkerState, apply_up_to
 from txlog.archive.file_name import Node
-from txlog.backup import BackupManifest, BackupRequest, SourceWorker, take_backup, take_incremental_or_full
+from txlog.backup import (
+    BackupManifest,
+    BackupRequest,
+    ChainBounds,
+    SourceWorker,
+    take_backup,
+    take_incremental_or_full,
+)
 from txlog.backup.folder_target import FolderTarget
 from txlog.cli.main import app
 from txlog.client import MasterClient
@@ -125,7 +132,9 @@ async def test_a_chain_of_incremental_backups_is_a_base(clusters: Callable[..., 
     def back_up(store: OxigraphProcess) -> BackupManifest:
         with MasterClient(cluster.url(0)) as master:
             source = SourceWorker("uk-worker-1", ADAPTER, store.transport, [master])
-            return take_incremental_or_full(source, target, BackupRequest(identity.hex(), "uk"), 9).manifest
+            return take_incremental_or_full(
+                source, target, BackupRequest(identity.hex(), "uk"), ChainBounds(9)
+            ).manifest
 
     with Workers(tmp_path) as workers:
         made = []

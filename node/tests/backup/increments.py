@@ -11,7 +11,8 @@ from oxigraph_process import ADAPTER, OxigraphProcess
 from pen import CLUSTER, apply, folder_target, order
 
 from txlog.backup import BackupManifest, BackupTarget, SourceWorker, check_backup, take_backup
-from txlog.backup.increment_writer import BackupTaken, take_incremental_backup, take_incremental_or_full
+from txlog.backup.bounded_chain import BackupTaken, ChainBounds, take_incremental_or_full
+from txlog.backup.increment_writer import take_incremental_backup
 from txlog.backup.stored_object import StoredObject
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound
@@ -72,8 +73,9 @@ class Followed:
         asked = order(**more)
         return take_incremental_backup(self.source, target or self.target, asked, chain_max)
 
-    def either(self, chain_max: int = CHAIN, **more: object) -> BackupTaken:
-        return take_incremental_or_full(self.source, self.target, order(**more), chain_max)
+    def either(self, chain_max: int = CHAIN, merges_max: int = 0, **more: object) -> BackupTaken:
+        bounds = ChainBounds(chain_max, merges_max)
+        return take_incremental_or_full(self.source, self.target, order(**more), bounds)
 
     def digest(self) -> Digest:
         return digest_worker(ADAPTER, self.worker.transport)

@@ -105,12 +105,12 @@ def test_an_update_makes_the_next_backup_a_full_one(followed: Followed) -> None:
     followed.full()
     followed.log.update("INSERT { ?s <urn:q> ?o } WHERE { ?s <urn:p> ?o }")
     apply(followed.worker, followed.log)
-    made, why = followed.either()
+    made, why, _ = followed.either()
     assert made.continues is None
     assert "at index 2 is an update" in why
     assert followed.is_equal(made)
     followed.add("<urn:t> <urn:p> <urn:o> .")
-    made, why = followed.either()
+    made, why, _ = followed.either()
     assert (made.chain_number, why) == (1, ""), "the next one continues it"
     assert followed.is_equal(made)
 
@@ -131,7 +131,7 @@ def test_a_chain_is_bounded(followed: Followed) -> None:
     numbers = []
     for n in range(7):
         followed.add(f"<urn:s:{n}> <urn:p> <urn:o> .")
-        made, why = followed.either(chain_max=2)
+        made, why, _ = followed.either(chain_max=2)
         numbers.append(made.chain_number)
         assert followed.is_equal(made)
         if n and not made.chain_number:
@@ -202,7 +202,7 @@ def put_back_to(followed: Followed, name: str) -> None:
 
 def test_without_a_backup_to_continue_a_full_one_is_taken(followed: Followed) -> None:
     followed.add("<urn:s> <urn:p> <urn:o> .")
-    made, why = followed.either()
+    made, why, _ = followed.either()
     assert made.continues is None
     assert why == "no backup of uk can be continued: there is none that the log leads on from"
     followed.full(name="of-us", data_center="us")

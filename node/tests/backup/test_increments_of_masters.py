@@ -102,6 +102,37 @@ async def test_the_job_makes_chains_and_retires_them_whole(site: Site) -> None:
     assert (split.made.chain_number, split.why_full) == (0, ""), "what a split needs depends on no other backup"
 
 
+async def test_the_job_merges_a_full_chain_by_itself(site: Site) -> None:
+    """The manifest of the data centre allows one merge in a row; what it retires goes whole."""
+    await site.write(insert("a"), insert("b"))
+    numbers, merged = [], []
+    for n in range(6):
+        await site.write(insert(n), insert(n - 1).replace("INSERT", "DELETE"))
+        done = await site.job(incremental=True, chain=2, merges=1, keep=2)
+        numbers.append(done.made.chain_number)
+        merged.append(bool(done.merged))
+        assert done.made.quads == len(site.store.quads())
+        assert all(each.state == "complete" for each in catalogue(site.target))
+    assert numbers == [0, 1, 2, 1, 2, 0]
+    assert merged == [False, False, False, True, False, False]
+    assert "so a worker is read again" in done.why_full
+    told = {"data_center": "uk", "masters": [site.cluster.url(0)], "target": {"folder": str(site.folder)}}
+    file, answer = site.folder.parent / "job.json", site.folder.parent / "answer"
+    file.write_text(json.dumps({**told, "incremental": True, "chain": 1, "merges": 9}))
+    for has_merged in (False, True):
+        await site.write(insert(f"more {has_merged}".replace(" ", "-")))
+        assert await asyncio.to_thread(main, ["--config", str(file), "--answer", str(answer)]) == 0
+        found = json.loads(answer.read_text())
+        assert ("merged" in found, "of" in found) == (has_merged, True)
+    listed = await site.command("list")
+    assert found["merged"] == found["of"]
+    assert found["merged"] in [each["name"] for each in listed if each["merged"]]
+    text = await asyncio.to_thread(
+        CliRunner().invoke, app, ["backup", "list", "--target", str(site.folder)], env={"COLUMNS": "250"}
+    )
+    assert "merged from a chain" in text.output
+
+
 async def test_the_commands_know_chains(site: Site, empty: OxigraphProcess) -> None:
     master = ["--master", site.cluster.url(0), "--worker", "w-1"]
     await site.write(insert("a"), insert("b"))

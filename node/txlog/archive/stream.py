@@ -11,6 +11,7 @@
     _archive/<cluster>/<data centre>/skips/….json    what these older files skipped, and the namespaces that they set
     _archive/<cluster>/<data centre>/lease/….json, retiring/….json   who reads now, and who deletes now
     _archive/<cluster>/<data centre>/rehearsal/….json   the results of rehearsed recoveries
+    _archive/<cluster>/<data centre>/rescued/….json     what was given again to the cluster's successor
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from txlog.model.hashes import CLUSTER_ID_BYTES, HASH_BYTES, short_hash
 ROOT: Final = ARCHIVE_ROOT
 STREAM_FORMAT: Final = 1
 _RECORD_BYTES_MAX: Final = 1 << 16
+_RESCUED_IN_RECORD: Final = 300
+"""Transactions in one record, of two ids each."""
 _HEADER_BYTES: Final = 1 << 18
 """Most headers are shorter; the rest is read again."""
 
@@ -270,6 +273,19 @@ class Stream:
         """The result of a rehearsed recovery that began ``at``, in seconds since 1970."""
         key = f"{self.id.folder}/rehearsal/{int(at * 1000):013d}-{secrets.token_hex(4)}.json"
         self._target.create(key, encode_checked(fields))
+
+    def record_rescue(self, at: float, successor: str, moved: Sequence[tuple[str, str]]) -> None:
+        """Which transactions were given again to the cluster ``successor``: their ids here and there. ``at``: seconds
+        since 1970."""
+        for first in range(0, len(moved), _RESCUED_IN_RECORD):
+            rows = [list(each) for each in moved[first : first + _RESCUED_IN_RECORD]]
+            key = f"{self.id.folder}/rescued/{int(at * 1000):013d}-{secrets.token_hex(4)}.json"
+            self._target.create(key, encode_checked({"successor": successor, "transactions": rows, "at": at}))
+
+    def read_rescued(self, successor: str) -> dict[str, str]:
+        """The ids of :meth:`record_rescue` for this cluster, the old ones to the new ones."""
+        records = [each for each in self._read_records("rescued") if each.get("successor") == successor]
+        return {old: new for each in records for old, new in each.get("transactions", ())}
 
     def read_rehearsals(self) -> list[dict[str, Any]]:
         """The fields of :meth:`record_rehearsal`, the oldest first; damaged ones are passed over."""

@@ -98,6 +98,7 @@ _ADMIN_ROUTES: Final = (
     ("POST", "/txlog/rehearsals"),
     ("GET", "/txlog/restore-points"),
     ("POST", "/txlog/restore-points"),
+    ("POST", "/txlog/rescued/{txid}"),
     ("GET", "/txlog/bulk"),
     ("PUT", "/txlog/bulk/{id}"),
     ("DELETE", "/txlog/bulk/{id}"),

@@ -3,6 +3,7 @@
 from txlog.backup.adoption import adopt, initial_position
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.backup_writer import BackupRequest, take_backup
+from txlog.backup.bounded_chain import ChainBounds, take_incremental_or_full
 from txlog.backup.catalogue import (
     CatalogueEntry,
     catalogue,
@@ -15,7 +16,6 @@ from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_
 from txlog.backup.chain_merge import merge_chain
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.graph_repair import RepairResult, repair_graphs
-from txlog.backup.increment_writer import take_incremental_or_full
 from txlog.backup.pinned_snapshot import SourceWorker
 from txlog.backup.progress import BackupProgress, ProgressCallback
 from txlog.backup.restoration import RestoreResult, restore_backup
@@ -30,6 +30,7 @@ __all__ = [
     "BackupRequest",
     "BackupTarget",
     "CatalogueEntry",
+    "ChainBounds",
     "ChainCheck",
     "ProgressCallback",
     "RepairResult",

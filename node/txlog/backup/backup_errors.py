@@ -128,7 +128,16 @@ class NeededByIncrement(Refused):
 
 
 class NoIncrement(Refused):
-    """No incremental backup is possible here; the message says why. A full one is taken in its place."""
+    """No incremental backup is possible here; the message says why. A full one is taken in its place. ``chain_end``:
+    the last backup of a chain that may not grow, and that could be continued once it is merged; empty otherwise."""
+
+    def __init__(self, message: str, chain_end: str = "") -> None:
+        super().__init__(message)
+        self.chain_end = chain_end
+
+
+class ManyChanges(Refused):
+    """The changes since the full backup are too many."""
 
 
 class ObjectMissing(Refused):

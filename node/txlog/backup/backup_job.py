@@ -2,7 +2,8 @@
 
 The supervisor starts it for schedules and duties. The last line on standard output is JSON: ``{"name", "position",
 "quads", "bytes", "seconds", "retired", "leftovers"}``, also ``"of"`` with the name of the backup that an incremental
-one continues, or ``"whyFull"`` where a full one was taken in its place; or ``{"error", "message"}`` with exit code 1.
+one continues, or ``"whyFull"`` where a full one was taken in its place, and ``"merged"`` with the
+name of the full one into which its chain was merged; or ``{"error", "message"}`` with exit code 1.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from txlog.backup.backup_errors import Incomplete, NoSuchBackup
 from txlog.backup.backup_manifest import BackupManifest, Retention
 from txlog.backup.backup_registration import register_backups
 from txlog.backup.backup_writer import BackupRequest, take_backup
+from txlog.backup.bounded_chain import BackupTaken, ChainBounds, take_incremental_or_full
 from txlog.backup.catalogue import delete_backup, delete_incomplete_backups
 from txlog.backup.chain_check import check_cluster, read_cluster_id
-from txlog.backup.increment_writer import BackupTaken, take_incremental_or_full
 from txlog.backup.pinned_snapshot import SourceWorker
 from txlog.backup.progress import ProgressCallback, no_progress
 from txlog.backup.retention import apply_retention
@@ -55,12 +56,13 @@ def list_duties(masters: Sequence[MasterClient]) -> list[tuple[MasterClient, dic
 
 class JobResult(NamedTuple):
     """``retired``: the names of backups that the retention deleted; ``leftovers``: those of deleted leftovers.
-    ``why_full``: why a full one was taken although an incremental one was requested."""
+    ``why_full``, ``merged``: as in :class:`~txlog.backup.bounded_chain.BackupTaken`."""
 
     made: BackupManifest
     retired: Sequence[str] = ()
     leftovers: Sequence[str] = ()
     why_full: str = ""
+    merged: str = ""
 
 
 def run_job(config: BackupJobConfig, on_progress: ProgressCallback = no_progress) -> JobResult:
@@ -78,14 +80,14 @@ def run_job(config: BackupJobConfig, on_progress: ProgressCallback = no_progress
         order = BackupRequest(
             cluster, config.data_center, config.why, retention, config.name, at=config.at, deadline_s=config.wait_s
         )
-        made, why_full = _take(source, target, order, config, on_progress)
+        made, why_full, merged = _take(source, target, order, config, on_progress)
         # Only after the new backup was verified.
         has_window = config.window_s is not None
         retired = apply_retention(
             target, cluster, config.data_center, config.keep, config.keep_days, has_window=has_window
         )
         register_backups(target, masters, cluster, config.data_center)
-    return JobResult(made, retired, delete_incomplete_backups(target), why_full)
+    return JobResult(made, retired, delete_incomplete_backups(target), why_full, merged)
 
 
 def _take(
@@ -97,7 +99,7 @@ def _take(
 ) -> BackupTaken:
     """A split backup is always a full one: it must be usable whatever happens to others."""
     if config.incremental and config.why != "split":
-        return take_incremental_or_full(source, target, order, config.chain, on_progress)
+        return take_incremental_or_full(source, target, order, ChainBounds(config.chain, config.merges), on_progress)
     return BackupTaken(take_backup(source, target, order, on_progress))
 
 
@@ -141,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "bytes": made.stored_bytes,
             **({"of": made.continues.of} if made.continues is not None else {}),
             **({"whyFull": done.why_full} if done.why_full else {}),
+            **({"merged": done.merged} if done.merged else {}),
             "retired": done.retired,
             "leftovers": done.leftovers,
         }

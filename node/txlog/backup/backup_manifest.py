@@ -28,6 +28,8 @@ INCREMENT_FORMAT_VERSION: Final = 4
 FORMATS: Final = (FORMAT_VERSION, BASE_FORMAT_VERSION, UNDECIDED_FORMAT_VERSION, INCREMENT_FORMAT_VERSION)
 MANIFEST_NAME: Final = "manifest.json"
 RELEASED_NAME: Final = "released.json"
+MERGED_NAME: Final = "merged.json"
+"""Beside the manifest of a full backup that was merged from a chain, without a worker."""
 NAME_PATTERN: Final = re.compile(r"^[a-z0-9][a-z0-9.-]{0,119}$")
 MANIFEST_BYTES_MAX: Final = 64 << 20
 """A part takes about 120 bytes here: enough for 16 TB of N-Quads."""

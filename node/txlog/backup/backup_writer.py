@@ -14,6 +14,7 @@ from txlog.backup.backup_errors import ManifestDamaged, NameTaken, PartMissing
 from txlog.backup.backup_manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_NAME,
+    MERGED_NAME,
     NAME_PATTERN,
     BackupManifest,
     BackupPart,
@@ -25,6 +26,7 @@ from txlog.backup.backup_manifest import (
     to_manifest_position,
 )
 from txlog.backup.chain_check import read_undecided
+from txlog.backup.checked_json import encode_checked
 from txlog.backup.part_codec import PART_BYTES, PartWriter, coalesce, refuse_blank_nodes, tee
 from txlog.backup.pinned_snapshot import PAUSE_TIMEOUT_S, SourceWorker, open_snapshot
 from txlog.backup.progress import BackupProgress, ProgressCallback, no_progress, report_progress
@@ -38,7 +40,8 @@ VERSION: Final = "0.1.0"
 
 
 class BackupRequest(NamedTuple):
-    """A requested backup. ``name``: by default built from position, reason and time. ``at``: exactly this index."""
+    """A requested backup. ``name``: by default built from position, reason and time. ``at``: exactly this index.
+    ``merges``: how many times in a row it was merged since a worker was read; 0 for a worker's own."""
 
     cluster: str
     data_center: str
@@ -48,6 +51,7 @@ class BackupRequest(NamedTuple):
     at: int | None = None
     deadline_s: float = PAUSE_TIMEOUT_S
     part_bytes: int = PART_BYTES
+    merges: int = 0
 
 
 def take_backup(
@@ -106,6 +110,8 @@ def write_backup(
         compare_digest(
             manifest, digest(report_progress("reading back", found.quads, on_progress, read_contents(target, manifest)))
         )
+        if order.merges:  # before the manifest: a complete one says what it is
+            write(MERGED_NAME, encode_checked({"merges": order.merges}))
         write_manifest(target, manifest, write)
     return manifest
 

@@ -19,13 +19,17 @@ from txlog.backup.backup_errors import (
     NoSuchBackup,
     ObjectMissing,
 )
-from txlog.backup.backup_manifest import MANIFEST_NAME, NAME_PATTERN, RELEASED_NAME, BackupManifest
+from txlog.backup.backup_manifest import MANIFEST_NAME, MERGED_NAME, NAME_PATTERN, RELEASED_NAME, BackupManifest
+from txlog.backup.checked_json import decode_checked
 from txlog.backup.read_lease import LEASE_PREFIX, announce_deletion, is_leased
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import read_manifest
 
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"
+MERGES_UNKNOWN: Final = 1 << 30
+"""Of a backup whose note about it cannot be read: more than any chain may have."""
+_NOTE_BYTES_MAX: Final = 1 << 12
 INCOMPLETE_AGE_S: Final = 24 * 3600.0
 """A backup that has not grown for so many seconds is no longer in progress."""
 
@@ -34,7 +38,7 @@ class CatalogueEntry(NamedTuple):
     """``state``: complete, incomplete, or the name of the fault of its manifest, of a part or of a backup that it
     needs (``error`` gives details). ``bytes``: on the
     target. ``touched``: when the newest object was written, in seconds since 1970. ``leased``: when the latest
-    unfinished restore began to read it, 0 without one."""
+    unfinished restore began to read it, 0 without one. ``is_merged``: made from a chain, without a worker."""
 
     name: str
     state: str
@@ -44,6 +48,7 @@ class CatalogueEntry(NamedTuple):
     held: bool
     error: str = ""
     leased: float = 0.0
+    is_merged: bool = False
 
 
 def catalogue(target: BackupTarget) -> list[CatalogueEntry]:
@@ -83,7 +88,7 @@ def _read_entry(target: BackupTarget, name: str, objects: dict[str, int], touche
             problem = "is missing" if part.name not in objects else f"has {objects[part.name]} of {part.bytes} bytes"
             state = "PartMissing" if part.name not in objects else "PartTruncated"
             return CatalogueEntry(name, state, manifest, size, touched, held, f"{part.name} {problem}")
-    return CatalogueEntry(name, COMPLETE, manifest, size, touched, held)
+    return CatalogueEntry(name, COMPLETE, manifest, size, touched, held, is_merged=MERGED_NAME in objects)
 
 
 def _mark_broken_chains(found: list[CatalogueEntry]) -> list[CatalogueEntry]:
@@ -116,6 +121,16 @@ def newest_backups(target: BackupTarget, cluster: str) -> list[CatalogueEntry]:
     """Complete backups of a cluster, the highest position first."""
     fit = [x for x in catalogue(target) if x.state == COMPLETE and x.manifest and x.manifest.cluster == cluster]
     return fit[::-1]
+
+
+def count_merges(target: BackupTarget, name: str) -> int:
+    """How many times in a row this full backup was merged since a worker was read: 0 for a worker's own."""
+    try:
+        fields = decode_checked(target.read(f"{name}/{MERGED_NAME}", _NOTE_BYTES_MAX))
+    except ObjectMissing:
+        return 0
+    found = fields.get("merges") if fields is not None else None
+    return found if isinstance(found, int) and found > 0 else MERGES_UNKNOWN
 
 
 def release_backup(target: BackupTarget, name: str) -> None:

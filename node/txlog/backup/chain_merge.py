@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.backup_writer import BackupRequest, write_backup
+from txlog.backup.catalogue import count_merges
 from txlog.backup.progress import ProgressCallback, no_progress
 from txlog.backup.read_lease import hold_lease
 from txlog.backup.target import BackupTarget
-from txlog.backup.verification import read_contents, read_manifest
+from txlog.backup.verification import read_chain, read_contents, read_manifest
 from txlog.model.errors import BadInput
 
 
@@ -22,13 +23,14 @@ def merge_chain(
     if merged.continues is None:
         raise BadInput(f"{name} is a full backup; name an incremental one (txlog backup list)")
     with hold_lease(target, name):
+        merges = count_merges(target, read_chain(target, merged)[0].name) + 1
         return write_backup(
             read_contents(target, merged),
             merged.position,
             merged.worker,
             merged.engine,
             target,
-            order._replace(cluster=merged.cluster, data_center=merged.data_center),
+            order._replace(cluster=merged.cluster, data_center=merged.data_center, merges=merges),
             on_progress,
             merged.quads,
             merged.base_content,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from txlog.backup.backup_errors import BackupFault, ContentDiffers, NoIncrement
+from txlog.backup.backup_errors import BackupFault, ContentDiffers, ManyChanges, NoIncrement
 from txlog.backup.backup_manifest import BackupManifest, BackupPart, ManifestIncrement
 from txlog.backup.backup_writer import (
     BackupContent,
@@ -18,7 +18,6 @@ from txlog.backup.backup_writer import (
     build_manifest,
     claim_name,
     own_objects,
-    take_backup,
     write_manifest,
 )
 from txlog.backup.catalogue import CatalogueEntry, newest_backups
@@ -49,43 +48,24 @@ SMALL_BYTES: Final = 1 << 20
 _PIECE_QUADS: Final = 4096
 
 
-class BackupTaken(NamedTuple):
-    """``why_full``: why the backup is a full one although an incremental one was requested."""
-
-    manifest: BackupManifest
-    why_full: str = ""
-
-
-def take_incremental_or_full(
-    source: SourceWorker,
-    target: BackupTarget,
-    order: BackupRequest,
-    chain_max: int,
-    on_progress: ProgressCallback = no_progress,
-) -> BackupTaken:
-    """An incremental backup where one is possible, else a full one. ``chain_max``: how many incremental ones may follow
-    a full one. Raises what :func:`~txlog.backup.backup_writer.take_backup` raises."""
-    try:
-        return BackupTaken(take_incremental_backup(source, target, order, chain_max, on_progress))
-    except NoIncrement as reason:
-        return BackupTaken(take_backup(source, target, order, on_progress), str(reason))
-
-
 def take_incremental_backup(
     source: SourceWorker,
     target: BackupTarget,
     order: BackupRequest,
     chain_max: int,
     on_progress: ProgressCallback = no_progress,
+    before: BackupManifest | None = None,
 ) -> BackupManifest:
-    """A backup at the worker's position that continues the newest one of its data centre and engine on the log.
-    :class:`~txlog.backup.backup_errors.NoIncrement` says why that is not possible. Also raises the errors of the
-    worker, of the masters and of the target."""
+    """A backup at the worker's position that continues ``before``, by default the newest one of its data centre and
+    engine on the log. ``chain_max``: how many may follow a full one.
+    :class:`~txlog.backup.backup_errors.NoIncrement` says why that is not possible, and whether a merge would help.
+    Also raises the errors of the worker, of the masters and of the target."""
     if order.at is not None:
         raise NoIncrement(f"index {order.at} was requested, and an incremental backup is at the position of a worker")
     marker = read_marker(source)
     off_log: list[str] = []
-    for each in find_continued(newest_backups(target, order.cluster), order.data_center, source.adapter.engine, marker):
+    engine, listed = source.adapter.engine, newest_backups(target, order.cluster)
+    for each in [before] if before is not None else find_continued(listed, order.data_center, engine, marker):
         with hold_base(target, each.name):
             try:
                 return _continue_backup(source, target, order, marker, each, chain_max, on_progress)
@@ -113,15 +93,17 @@ def find_continued(
 def refuse_long_chain(chain: Sequence[BackupManifest], chain_max: int) -> None:
     """:class:`~txlog.backup.backup_errors.NoIncrement` when no further one may follow. Pure."""
     if len(chain) > chain_max:
-        raise NoIncrement(f"{len(chain) - 1} incremental backups follow {chain[0].name}, and {chain_max} may")
+        raise NoIncrement(
+            f"{len(chain) - 1} incremental backups follow {chain[0].name}, and {chain_max} may", chain[-1].name
+        )
 
 
 def refuse_much_change(chain: Sequence[BackupManifest], changed: int) -> None:
-    """:class:`~txlog.backup.backup_errors.NoIncrement` when the changes since the full backup come to half of it. Pure.
+    """:class:`~txlog.backup.backup_errors.ManyChanges` when the changes since the full backup come to half of it. Pure.
     ``changed``: bytes of N-Quads of the new ones."""
     changed += sum(each.part_bytes for each in chain[1:])
     if changed > max(SMALL_BYTES, chain[0].plain_bytes // 2):
-        raise NoIncrement(f"the changes since {chain[0].name} come to more than half of it")
+        raise ManyChanges(f"the changes since {chain[0].name} come to more than half of it")
 
 
 class _Step(NamedTuple):
@@ -147,6 +129,7 @@ def _continue_backup(
     started = time.time()
     form = lines_with_lower_tags if before.engine == AS_WRITTEN else canonical_lines
     held = Digester()
+    chain = [before]
     try:
         chain = read_chain(target, before)
         refuse_long_chain(chain, chain_max)
@@ -156,11 +139,14 @@ def _continue_backup(
         exact = changes.compare_with(tee(batch_lines(passing, PIECE_BYTES), held.feed))
         was = held.digest()
         compare_digest(before, was)
+        refuse_much_change(chain, exact.plain_bytes)
+    except ManyChanges as many:
+        # A full backup alone would be merged into itself.
+        raise NoIncrement(str(many), before.name if len(chain) > 1 else "") from many
     except BackupFault as fault:
         raise NoIncrement(f"{before.name} cannot be continued: {fault.name}: {fault}") from fault
     except LogNeedsRestore as trimmed:
         raise NoIncrement(f"the log after {before.name} was trimmed: {trimmed}") from trimmed
-    refuse_much_change(chain, exact.plain_bytes)
     undecided = read_undecided(source.masters, marker.position)
     return _write(source, target, order, _Step(before, marker, exact, was, undecided, started), on_progress)
 

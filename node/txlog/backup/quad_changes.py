@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from txlog.backup.backup_errors import NoIncrement
+from txlog.backup.backup_errors import ManyChanges
 from txlog.workers.digest import Digest
 
 CHANGES_BYTES_MAX: Final = 64 << 20
@@ -29,7 +29,7 @@ class ExactChanges(NamedTuple):
 
 class QuadChanges:
     """Quads that are there or gone after the changes; the last change of a quad counts. ``bytes_max``: N-Quads that may
-    be in memory, above which :class:`~txlog.backup.backup_errors.NoIncrement` is raised."""
+    be in memory, above which :class:`~txlog.backup.backup_errors.ManyChanges` is raised."""
 
     def __init__(self, bytes_max: int | None = None) -> None:
         self._is_there: dict[bytes, bool] = {}
@@ -71,7 +71,7 @@ class QuadChanges:
         if quad not in self._is_there:
             self._bytes += len(quad) + 1
             if self._bytes_max is not None and self._bytes > self._bytes_max:
-                raise NoIncrement(
+                raise ManyChanges(
                     f"the changes since the full backup exceed the {CHANGES_BYTES_MAX >> 20} MiB that they may take"
                 )
         self._is_there[quad] = is_there

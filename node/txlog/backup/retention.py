@@ -59,11 +59,13 @@ def expired_backups(
 def _needed_for_window(listed: Iterable[CatalogueEntry], cluster: str, data_center: str, floor: int) -> set[str]:
     """Only the archive knows from which of these a restore may begin: not all are on its timelines. It deletes no file
     above the lowest one that it needs, so those from ``floor`` on stay. Of several at one position the first is
-    enough: an idle log does not fill the target."""
-    manifests = [each.manifest for each in listed if each.state == COMPLETE and each.manifest is not None]
+    enough, and one that a chain was merged into before all: an idle log does not fill the target."""
+    complete = [each for each in listed if each.state == COMPLETE and each.manifest is not None]
+    merged = {each.name for each in complete if each.is_merged}
+    manifests = [each.manifest for each in complete if each.manifest is not None]
     mine = [each for each in manifests if (each.cluster, each.data_center) == (cluster, data_center)]
     first: dict[tuple[str, int, str], BackupManifest] = {}
-    for each in sorted(mine, key=lambda each: (each.finished, each.name)):
+    for each in sorted(mine, key=lambda each: (each.name not in merged, each.finished, each.name)):
         if each.place.index >= floor:
             first.setdefault((each.engine, each.place.index, each.place.hash), each)
     return {each.name for each in first.values()}

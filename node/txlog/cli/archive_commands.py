@@ -1,4 +1,4 @@
-"""``txlog archive list|check|compact|retire``: what a target holds of the log. No master is asked."""
+"""``txlog archive list|check|compact|retire|rescue``: what a target holds of the log. Only ``rescue`` asks masters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from txlog.archive.stream_check import StreamCheck, StreamSummary, check_stream,
 from txlog.backup.progress import BackupProgress
 from txlog.cli.archive_upkeep import ClusterIdOption, compact_archives, find_wanted, id_to_dict, retire_archives
 from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions, register
+from txlog.cli.rescue_command import rescue_survivor
 from txlog.cli.tables import (
     colour_state,
     describe_undecided,
@@ -101,6 +102,7 @@ def check_archives(
 
 register(app, "compact")(compact_archives)
 register(app, "retire")(retire_archives)
+register(app, "rescue")(rescue_survivor)
 
 
 def _show_results(results: list[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from txlog.backup import (
     BackupRequest,
     BackupTarget,
     CatalogueEntry,
+    ChainBounds,
     SourceWorker,
     adopt,
     catalogue,
@@ -33,6 +34,7 @@ from txlog.backup import (
 )
 from txlog.backup.backup_chain import order_deletions
 from txlog.backup.backup_registration import register_backups
+from txlog.backup.bounded_chain import BackupTaken
 from txlog.backup.catalogue import COMPLETE, INCOMPLETE_AGE_S
 from txlog.backup.worker_lookup import (
     READ_TIMEOUT_S,
@@ -101,21 +103,24 @@ def create_backup(
         )
         progress = closing.enter_context(progress_bars(cluster.json))
         if incremental:
-            chain_max = target.chain_max(cluster.state, where)
-            made, why_full = take_incremental_or_full(source, place, request, chain_max, progress)
+            bounds = ChainBounds(*target.chain_bounds(cluster.state, where))
+            taken = take_incremental_or_full(source, place, request, bounds, progress)
         else:
-            made, why_full = take_backup(source, place, request, progress), ""
+            taken = BackupTaken(take_backup(source, place, request, progress))
+        made = taken.manifest
         is_registered = target.is_of_manifest(cluster.state, where)
         if is_registered:
             register_backups(place, masters, made.cluster, where)
     seconds = time.monotonic() - began
     if cluster.json:
         facts = {"target": place.location, "registered": is_registered, "seconds": round(seconds, 3)}
-        show_json({**manifest_to_dict(made), **facts, **({"whyFull": why_full} if why_full else {})})
+        show_json({**manifest_to_dict(made), **facts, **_taken_to_dict(taken)})
         return
     print_line(_describe_made(made, seconds))
-    if why_full:
-        warn(f"a full backup, since an incremental one is not possible: {why_full}")
+    if taken.merged:
+        print_line(f"its chain was merged into the full backup {taken.merged}, without a worker")
+    if taken.why_full:
+        warn(f"a full backup, since an incremental one is not possible: {taken.why_full}")
     if made.undecided_transactions:
         print_line(describe_undecided(made.undecided_transactions))
     if not is_registered:
@@ -219,6 +224,7 @@ def _backup_row(each: CatalogueEntry) -> Row:
         return each.name, state, "", "", "", "", format_size(each.bytes), "", format_time(each.touched), each.error
     undecided = made.undecided_transactions
     notes = [f"number {made.chain_number} after a full one"] if made.chain_number else []
+    notes += ["merged from a chain"] if each.is_merged else []
     notes += [describe_undecided(undecided)] if undecided else []
     return (
         each.name,
@@ -324,11 +330,17 @@ def manifest_to_dict(made: BackupManifest) -> dict[str, Any]:
     return {**fields, "bytes": made.stored_bytes, "plainBytes": made.plain_bytes}
 
 
+def _taken_to_dict(taken: BackupTaken) -> dict[str, Any]:
+    facts = {"whyFull": taken.why_full, "merged": taken.merged}
+    return {name: value for name, value in facts.items() if value}
+
+
 def _entry_to_dict(each: CatalogueEntry) -> dict[str, Any]:
     return {
         "name": each.name,
         "state": each.state,
         "held": each.held,
+        "merged": each.is_merged,
         "bytes": each.bytes,
         "touched": each.touched,
         "error": each.error,

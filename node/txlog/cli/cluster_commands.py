@@ -295,6 +295,7 @@ def _backup_row(schedule: dict[str, Any]) -> tuple[object, ...]:
     due = format_time(schedule["next"]) if schedule.get("next") else ""
     last = schedule.get("last") or {}
     result = last.get("name") or (colour_state(last["error"]) if "error" in last else "")
-    why_full = f"a full one: {last['whyFull']}" if "whyFull" in last else ""
+    merged = f"its chain was merged into {last['merged']}" if "merged" in last else ""
+    note = f"a full one: {last['whyFull']}" if "whyFull" in last else merged
     place = " ".join(filter(None, (schedule["dataCenter"], schedule.get("repository"))))
-    return place, schedule["schedule"] or "by hand", due, result, last.get("message", why_full)
+    return place, schedule["schedule"] or "by hand", due, result, last.get("message", note)

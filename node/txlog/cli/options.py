@@ -101,10 +101,11 @@ class TargetOptions:
             return job is not None
         return open_target(job.target).location == open_target(self.to_config(self.target)).location
 
-    def chain_max(self, state: Path, data_center: str) -> int:
-        """How many incremental backups may follow a full one, as the data centre's manifest says."""
+    def chain_bounds(self, state: Path, data_center: str) -> tuple[int, int]:
+        """How many incremental backups may follow a full one, and how many merges in a row, as the data centre's
+        manifest says."""
         job = _backup_job(StateFolder(state), data_center)
-        return job.chain if job is not None else INCREMENTS_DEFAULT
+        return (job.chain, job.merges) if job is not None else (INCREMENTS_DEFAULT, 0)
 
     def to_config(self, text: str) -> TargetConfig:
         """The configuration of a target as ``--target`` names it. :class:`BadInput` for another form."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,17 +14,22 @@ from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.stream_reader import StreamReader
 from txlog.backup import RestoreTarget
 from txlog.backup.worker_lookup import READ_TIMEOUT_S
+from txlog.cli.cli_cluster import use_credentials
 from txlog.cli.moment_commands import find_stream, plan_to_dict
 from txlog.cli.options import SuccessionOptions
+from txlog.cli.rescue_command import to_steps
 from txlog.cli.tables import describe_undecided, print_line, show_json, show_table, warn
 from txlog.cli.worker_access import progress_bars
+from txlog.client import MasterClient
 from txlog.config.process_config import NodeConfig
 from txlog.local.process_plan import ProcessPlan
 from txlog.local.state_folder import StateFolder, WorkerLocation
 from txlog.local.supervisor_main import plan_for
 from txlog.model.entry import Span
-from txlog.model.errors import BadInput, TxLogError, WorkerFault
+from txlog.model.errors import BadInput, TxLogError, Unavailable, WorkerFault
 from txlog.successor.inheritance import Inheritance
+from txlog.successor.rescue import lacks_nothing, rescue_branches, row_to_dict
+from txlog.successor.rescue_plan import RescueRow, RescueState
 from txlog.successor.store_fill import fill_store, is_filled
 from txlog.successor.succession import (
     LOST_FILE,
@@ -56,6 +62,9 @@ class BegunSuccession:
         self._done = done
         self._as_json = as_json
         self._filled: list[dict[str, Any]] = []
+        topology = plan.topology
+        self._master_urls = [each.url for dc in topology.data_centers for each in topology.masters_of(dc)]
+        self._rescued: list[RescueRow] = []
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -68,6 +77,7 @@ class BegunSuccession:
             "copy": self._options.is_copy,
             **(inheritance_to_dict(inherited) if inherited is not None else {}),
             "stores": self._filled,
+            "rescued": [row_to_dict(row) for row in self._rescued],
         }
 
     def fill_stores(self) -> None:
@@ -76,6 +86,8 @@ class BegunSuccession:
         for worker in self._workers:
             with HttpTransport(worker.url, READ_TIMEOUT_S) as transport:
                 self._fill(transport, worker, began)
+        if not self._options.is_copy:
+            self._rescue()
 
     def fill_or_report(self) -> None:
         """The same beside a supervisor in this process, which goes on when it fails."""
@@ -85,6 +97,36 @@ class BegunSuccession:
             warn(
                 f"the stores are not all filled: {error.name}: {error}; when that is mended, repeat this command", "red"
             )
+
+    def _rescue(self) -> None:
+        """What other branches of the archive hold, after a recovery to the latest moment."""
+        try:
+            rows = self._rescue_when_joined()
+        except TxLogError as error:
+            why = f"{error.name}: {error}"
+            warn(f"what other branches of the archive hold is not known: {why}; see txlog archive rescue", "red")
+            return
+        self._rescued = rows
+        if rows and not self._as_json:
+            given = sum(row.state is RescueState.GIVEN for row in rows)
+            print_line(f"other branches of the archive: {given:,} of {len(rows):,} transactions were given again")
+        if not lacks_nothing(rows):
+            warn("some of them were not: txlog archive rescue shows which, and why", "red")
+
+    def _rescue_when_joined(self) -> list[RescueRow]:
+        assert self._options.from_archive is not None
+        place = self._options.open(self._options.from_archive)
+        use_credentials(self._folder)
+        until = time.monotonic() + STORE_START_S
+        with ExitStack() as closing, progress_bars(self._as_json) as progress:
+            masters = [closing.enter_context(MasterClient(url)) for url in self._master_urls]
+            while True:
+                try:
+                    return rescue_branches(place, masters, to_steps(progress))
+                except Unavailable:  # no master is in a view yet
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(_POLL_S)
 
     def _fill(self, transport: HttpTransport, worker: WorkerLocation, began: float) -> None:
         claim = self._done.claim

@@ -89,3 +89,11 @@ class BackupPolicy(ManifestModel):
         strict=True,
         description="How many incremental backups may follow a full one. A restore reads all of them.",
     )
+    merges: int = Field(
+        default=0,
+        ge=0,
+        le=INCREMENTS_MAX,
+        strict=True,
+        description="How many times in a row a chain that may not grow is merged into a full backup on the target, in "
+        "place of a full one that reads a worker. By default never.",
+    )

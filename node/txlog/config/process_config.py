@@ -386,6 +386,7 @@ class BackupJobConfig(StrictModel):
     window_s: float | None = Field(default=None, gt=0, description="recovery window of the archive on this target")
     incremental: bool = Field(default=False, description="an incremental backup where one is possible")
     chain: int = Field(default=INCREMENTS_DEFAULT, ge=1, description="how many of these may follow a full one")
+    merges: int = Field(default=0, ge=0, description="how often in a row a full chain is merged, without a worker")
 
 
 class DutyJobConfig(StrictModel):

@@ -166,6 +166,7 @@ def build_backup_config(cluster: TxLogCluster, masters: Sequence[str], target: T
         window_s=_window_s(cluster.spec.archive),
         incremental=backup.incremental,
         chain=backup.chain,
+        merges=backup.merges,
     )
 
 

@@ -55,7 +55,7 @@ from txlog.telemetry.event_log import EventLog
 __all__ = ["Handler", "Request", "Response", "Route", "RouteLookup", "RouteTable", "Router", "with_roles"]
 encode_json = msgspec.json.Encoder().encode
 
-API_VERSION = "1.3"
+API_VERSION = "1.4"
 """Version of the API below ``/txlog``, as in ``/txlog/openapi.json``. The first number changes when something that
 clients rely on goes away."""
 API_HEADER = "TxLog-API-Version"

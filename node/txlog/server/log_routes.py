@@ -49,6 +49,7 @@ from txlog.server.frontdoor.rdf4j_transactions import TransactionHandler
 from txlog.server.frontdoor.read_handler import ReadHandler
 from txlog.server.frontdoor.repositories import RepositoryHandler
 from txlog.server.frontdoor.request_parameters import draw_blank_node_seed
+from txlog.server.frontdoor.rescued_writes import RescuedWriteHandler
 from txlog.server.frontdoor.statements import StatementHandler
 from txlog.server.frontdoor.write_handler import WriteHandler
 
@@ -107,6 +108,7 @@ class ClientHandlers:
             RepositoryHandler(site, router),
             StatementHandler(site, self.writes, self.reads),
             self.transactions,
+            RescuedWriteHandler(site, self.writes),
         )
 
 

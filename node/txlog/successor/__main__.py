@@ -13,7 +13,9 @@ import logging
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ from txlog.config.process_config import NodeConfig
 from txlog.config.recovery_config import RecoveryConfig
 from txlog.model.errors import BadInput, TxLogError
 from txlog.successor.recovery_claim import find_claim
+from txlog.successor.rescue import lacks_nothing, rescue_branches
 from txlog.successor.store_fill import fill_store
 from txlog.successor.succession import SuccessionRequest, found_successor, has_journal, recovered_engine
 from txlog.successor.successor_errors import AlreadyRecovered
@@ -41,6 +44,8 @@ from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
 RETRY_S: Final = 5.0
+NAMED_MAX: Final = 20
+"""Transactions that an event names."""
 
 
 def found(master: NodeConfig, config: RecoveryConfig, log: EventLog) -> None:
@@ -93,6 +98,20 @@ def fill(master: NodeConfig, config: RecoveryConfig, log: EventLog) -> None:
             log.info("StoreFilled", worker=worker.name, quads=done.quads, digest=done.digest)
 
 
+def rescue(master: NodeConfig, config: RecoveryConfig, log: EventLog) -> None:
+    """After a recovery to ``latest``: gives again what other branches of the archive hold."""
+    if config.is_copy:
+        return
+    urls = [peer.url for peer in master.peers if peer.data_center == master.data_center]
+    with ExitStack() as closing:
+        masters = [closing.enter_context(MasterClient(url)) for url in urls]
+        rows = rescue_branches(open_target(config.archive), masters, lambda *_: None)
+    counts = Counter(row.state.value for row in rows)
+    if rows:
+        write = log.info if lacks_nothing(rows) else log.error
+        write("Rescued", counts=dict(counts), left=[str(r.candidate.txid) for r in rows if not r.new][:NAMED_MAX])
+
+
 def _place_of(place: BackupTarget, config: RecoveryConfig, cluster: bytes) -> str:
     """Where the log of this cluster begins, as a moment. A copy has it in its manifest."""
     if config.is_copy:
@@ -129,6 +148,7 @@ def _fill_and_wait(master: NodeConfig, config: RecoveryConfig, log: EventLog) ->
     while not stop.is_set():
         try:
             fill(master, config, log)
+            rescue(master, config, log)
         except TxLogError as error:
             log.warning_rate_limited("FillWaits", error.name, error=str(error))
             stop.wait(RETRY_S)

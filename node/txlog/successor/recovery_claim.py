@@ -57,16 +57,22 @@ class FoundClaim(NamedTuple):
 def find_claim(target: BackupTarget, stream: StreamId) -> FoundClaim | None:
     """The claim in force. :class:`AlreadyRecovered` for one that cannot be read, since it may be another recovery's.
     :class:`UnknownFormat` for one of a later version."""
+    numbers = _find_numbers(target, stream)
+    return FoundClaim(numbers[-1], _read(target, _key(stream, numbers[-1]))) if numbers else None
+
+
+def list_claims(target: BackupTarget, stream: StreamId) -> list[FoundClaim]:
+    """All claims, the one in force last. Errors as of :func:`find_claim`, for any of them."""
+    return [FoundClaim(number, _read(target, _key(stream, number))) for number in _find_numbers(target, stream)]
+
+
+def _find_numbers(target: BackupTarget, stream: StreamId) -> list[int]:
     folder = _folder(stream)
-    numbers = [
+    return sorted(
         int(found[1])
         for each in target.list_nested(folder)
         if (found := _NAME.match(each.key.removeprefix(f"{folder}/"))) is not None
-    ]
-    if not numbers:
-        return None
-    number = max(numbers)
-    return FoundClaim(number, _read(target, _key(stream, number)))
+    )
 
 
 def take_claim(target: BackupTarget, stream: StreamId, wanted: Claim, supersede: int | None = None) -> Claim:

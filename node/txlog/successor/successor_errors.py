@@ -23,3 +23,21 @@ class NothingArchived(Refused):
 
 class OtherFounder(Refused):
     """This folder has begun a recovery with other options."""
+
+
+class JournalInUse(Refused):
+    """A process works in the journal that is to be rescued from."""
+
+
+class NoSurvivor(Refused):
+    """The folder holds no journal of a master that was in a cluster."""
+
+    status = 404
+
+
+class NotASuccessor(Refused):
+    """The cluster has taken no other one's place, as far as the target knows, or the place of another cluster."""
+
+
+class KeysUncertain(Refused):
+    """It cannot be known which transactions were given again already, so none is."""

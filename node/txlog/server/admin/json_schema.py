@@ -15,6 +15,7 @@ HASH: Final[Schema] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 ANY_OBJECT: Final[Schema] = {"type": "object"}
 LEVEL: Final[Schema] = {"enum": ["accepted", "quorum", "synced", "applied", "applied-all", "archived"]}
 SPLIT_MODE: Final[Schema] = {"enum": ["Continue", "Majority"]}
+JSON: Final = "application/json"
 REF: Final = "#/components/schemas/"
 """Prefix of a reference to a named schema of the document."""
 
@@ -38,3 +39,25 @@ def object_of(_closed: bool = False, _optional: tuple[str, ...] = (), **fields: 
 def schema_ref(name: str) -> Schema:
     """A reference to a schema of this document."""
     return {"$ref": REF + name}
+
+
+def query_parameter(name: str, schema: Schema, text: str) -> Schema:
+    """A parameter of the query string."""
+    return {"name": name, "in": "query", "schema": schema, "description": text}
+
+
+def describe_response(text: str, schema: Schema | None = None, content: str = JSON) -> Schema:
+    """An answer with a body of this media type; without a schema, one without a body."""
+    return {"description": text} | ({"content": {content: {"schema": schema}}} if schema is not None else {})
+
+
+def operation_of(
+    text: str, answers: dict[str, Schema], *queries: Schema, body: Schema | None = None, content: str = JSON
+) -> Schema:
+    """An operation of the document. ``queries``: its parameters; ``body``: of the request, of this media type."""
+    made: Schema = {"summary": text, "responses": answers}
+    if queries:
+        made["parameters"] = list(queries)
+    if body is not None:
+        made["requestBody"] = {"required": True, "content": {content: {"schema": body}}}
+    return made
