@@ -69,8 +69,8 @@ def take_state(
     """Replace the data of this site by that of another one, while both take writes.
 
     For a new site, and for a link that is `NeedsState`. This site loses what it wrote before and the other one has not
-    imported; what clients write here from now on stays. Exit code 1 where the link is not Online again in time: the
-    transfer goes on, and kubectl txlog site status shows how far it is."""
+    imported; what clients write here from now on stays. Exit code 1 where the link is not Online again in time. The
+    transfer goes on: see kubectl txlog site status."""
     masters = on.masters()
     if not yes and not cancel:
         confirm(f"What this site wrote and {site} has not imported is lost. Take the state of {site}?")
