@@ -327,8 +327,7 @@ class Adapter(Protocol):
         """The system graphs with these names, parsed."""
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
-        """Ask whether the worker is at exactly this marker. Its time does not depend on what the
-        worker holds."""
+        """Ask whether the worker is at exactly this marker. A large store takes no longer."""
 
     def parse_is_at(self, response: WorkerResponse) -> bool:
         """The answer to :meth:`is_at` or :meth:`is_loading`."""
