@@ -72,8 +72,7 @@ def take_state(
     imported; what clients write here from now on stays. Exit code 1 where the link is not Online again in time. The
     transfer goes on: see kubectl txlog site status."""
     masters = on.masters()
-    if not yes and not cancel:
-        confirm(f"What this site wrote and {site} has not imported is lost. Take the state of {site}?")
+    confirm(yes or cancel, f"What this site wrote and {site} has not imported is lost. Take the state of {site}?")
     found, master = _linked_masters(masters, site)[0]
     try:
         made = found.ask(master, "PATCH", _path_of(site), {"takeState": not cancel}, CHANGE_TIMEOUT_S)
