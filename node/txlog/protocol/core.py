@@ -12,7 +12,6 @@ from txlog.model.configuration import Configuration
 from txlog.model.errors import Refused, Unavailable
 from txlog.model.ids import Txid
 from txlog.model.master_state import MasterState
-from txlog.model.quorum import Quorum
 from txlog.model.records import LogStart, RecoveredState
 from txlog.model.synchronous_entry import SYNCHRONOUS_KINDS, decode_synchronous_key
 from txlog.model.view import View
@@ -394,11 +393,6 @@ class Core:
             return None
         undecided = self.view_manager.undecided
         return undecided.progress(replication.state, txid, stable, applied, asks_quorum=asks_quorum)
-
-    def own_seq_held_by(self, quorum: Quorum) -> int:
-        """See :meth:`UndecidedTransactions.own_seq_held_by`; 0 without a log."""
-        replication = self.lifecycle.replication
-        return self.view_manager.undecided.own_seq_held_by(replication.state, quorum) if replication is not None else 0
 
     def give_up_votes(self, nodes: list[str]) -> None:
         """See :meth:`UndecidedTransactions.give_up_votes`."""

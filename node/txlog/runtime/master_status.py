@@ -266,8 +266,10 @@ class MasterStatus:
         return found._replace(certain=False)
 
     def own_seq_held_by(self, quorum: Quorum) -> int:
-        """See :meth:`Core.own_seq_held_by`."""
-        return self._core.own_seq_held_by(quorum)
+        """See :meth:`UndecidedTransactions.own_seq_held_by`; 0 without a log."""
+        core = self._core
+        state = core.lifecycle.state
+        return 0 if state is None else core.view_manager.undecided.own_seq_held_by(state, quorum)
 
     @property
     def synchronous_versions(self) -> tuple[int, int]:

@@ -123,7 +123,7 @@ def read_rescue(
     used = UsedKeys(wanted_keys(candidates), on_step)
     if candidates:
         used.read_archived(lineage.streams, lineage.claim.place)
-        own = find_streams(target, cluster=successor.cluster)
+        own = find_streams(target, cluster=successor.cluster.hex())
         used.read_new(successor.masters, own, lineage.claim.place)
     return plan_rescue(candidates, source.skipped(), used.found)
 
