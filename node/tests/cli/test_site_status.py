@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from txlog.cli import site_commands
 from txlog.cli.site_commands import newest_reports
-from txlog.client.site_client import SiteOverview
+from txlog.client.site_client import SiteClient, SiteOverview
 from txlog.model.errors import NotFound, Unavailable
 from txlog.sites.link_texts import describe_switch, has_followed
 
@@ -52,25 +53,25 @@ def test_an_order_whose_answer_is_lost_is_not_given_again(monkeypatch: pytest.Mo
     """It may be in the log. At another master it would be one more, and the transfer would begin again."""
 
     class Masters:
-        masters = ("a", "b", "c")
+        masters = ("http://a", "http://b", "http://c")
 
         def open_client(self, url: str, _: float) -> Any:
-            return nullcontext(url)
+            return nullcontext(SimpleNamespace(url=url))
 
     asked: list[str] = []
 
-    def overview(url: str) -> SiteOverview:
-        return SiteOverview([] if url == "a" else [{"site": "lon", "other": "nyc"}])
+    def links(site: SiteClient) -> list[dict[str, Any]]:
+        return [] if site.url == "http://a" else [{"site": "lon", "other": "nyc"}]
 
-    def order(url: str, *_: object) -> dict[str, Any]:
-        asked.append(url)
+    def order(site: SiteClient, *_: object, **__: object) -> dict[str, Any]:
+        asked.append(site.url)
         raise Unavailable("TimedOut", "no answer")
 
-    monkeypatch.setattr(site_commands, "read_site_overview", overview)
-    monkeypatch.setattr(site_commands, "order_state", order)
+    monkeypatch.setattr(SiteClient, "site_links", links)
+    monkeypatch.setattr(SiteClient, "order_state", order)
     masters: Any = Masters()
     with pytest.raises(Unavailable, match="no answer"):
         site_commands._order(masters, "nyc", takes=True)
-    assert asked == ["b"]
+    assert asked == ["http://b"]
     with pytest.raises(NotFound, match="no link from par"):
         site_commands._order(masters, "par", takes=True)

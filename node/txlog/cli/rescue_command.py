@@ -57,8 +57,8 @@ def rescue_survivor(
     target: TargetOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Give again what a survivor of a lost cluster has and its successor lacks: each transaction under its client's
-    idempotency key, so a client's retry does not double it. The journal is read offline and stays as it is. Repeating
+    """Give again what a survivor of a lost cluster has and its successor lacks. Each transaction is given under its
+    client's idempotency key, so a retry does not double it. The journal is read offline and stays as it is. Repeating
     the command is harmless. Exit code 1 if something was refused, or is not known yet."""
     names = {option: _parse_ids(option, given) for option, given in (("--only", only), ("--except", excluded))}
     with ExitStack() as closing_all:

@@ -94,6 +94,6 @@ class BackupPolicy(ManifestModel):
         ge=0,
         le=INCREMENTS_MAX,
         strict=True,
-        description="How many times in a row a chain that may not grow is merged into a full backup on the target, in "
-        "place of a full one that reads a worker. By default never.",
+        description="A chain that may not grow is merged on the target, so no full backup reads a worker. This many "
+        "times in a row; by default never.",
     )
