@@ -27,11 +27,11 @@ from txlog_operator.plan_applier import PlanApplier
 from txlog_operator.quorum_rules import CHANGING, carried_rules
 from txlog_operator.reconcile_outcome import check_plan
 from txlog_operator.reconciler import OperatorSettings, ReconcileInterval, Reconciler
-from txlog_operator.specs import KubeObject
+from txlog_operator.specs import BuildContext, KubeObject
 from txlog_operator.specs.masters import config_map
 from txlog_operator.status_writer import make_status
 
-QUICK = OperatorSettings("txlog:1", interval=ReconcileInterval(0.01, 0.01, 0.001))
+QUICK = OperatorSettings(BuildContext("txlog:1"), interval=ReconcileInterval(0.01, 0.01, 0.001))
 
 
 def keeper(kube: object) -> Reconciler:
