@@ -246,7 +246,7 @@ async def test_a_status_that_was_refused_leaves_the_schedule_due(kube: KubeClien
     assert schedule is not None
     due = schedule["status"]["next"]
     kept._clock = lambda: time.time() + 3700
-    name = f"catalogue-{due[:16].replace('-', '').replace(':', '').replace('T', '')}"
+    name = f"catalogue-{due[:19].replace('-', '').replace(':', '').replace('T', '')}"
     theirs = {**resource(namespace, name), "kind": "TxLogBackup", "spec": {"cluster": "other"}}
     await kube.apply(theirs)
     await turns(kept, 2)
