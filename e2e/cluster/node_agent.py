@@ -13,6 +13,8 @@ from e2e.cluster.layout import PODS, ClusterUnavailable
 from e2e.cluster.node import ClusterNode, run_command, wait_until
 
 READY_S: Final = 90.0
+LOCAL_DISK: Final = "20Gi"
+"""What pods may write to the disk of a node, all together."""
 CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 PLUGINS: Final = ("bridge", "host-local", "loopback", "portmap")
 PLUGIN_FOLDERS: Final = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
@@ -60,6 +62,15 @@ def join_cluster(node: ClusterNode, programs: Path, images: Sequence[Path]) -> N
         "--conntrack-max-per-core=0",
     )
     wait_until(f"{node.name} Ready ({node.log('kubelet')})", READY_S, lambda: is_ready(node, programs))
+    _announce_local_disk(node, programs)
+
+
+def _announce_local_disk(node: ClusterNode, programs: Path) -> None:
+    """Pods that request ephemeral storage have no node without it. This kubelet does not measure its disk, and keeps
+    what the API server has of it."""
+    capacity = json.dumps({"status": {"capacity": {"ephemeral-storage": LOCAL_DISK}}})
+    patch = ("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", capacity)
+    control_plane.kubectl(node.site, programs, *patch)
 
 
 def is_ready(node: ClusterNode, programs: Path) -> bool:
