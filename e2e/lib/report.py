@@ -54,6 +54,11 @@ class BenchReport:
     def figure(self, name: str, value: Figure, digits: int = 2) -> None:
         self.figures[name] = _rounded(value, digits)
 
+    def print_figures(self) -> None:
+        """All of them as a table, for people."""
+        rows = [(name, str(value)) for name, value in self.figures.items()]
+        print_table(build_table("what was seen", ("figure", "value"), rows))
+
     def nested(self, figures: Mapping[str, object]) -> None:
         """Figures that are objects of JSON themselves; the caller has rounded them."""
         self.figures.update(figures)

@@ -26,7 +26,7 @@ from e2e.lib.cluster.links import LinkControl, linked_masters
 from e2e.lib.cluster.log_ends import wait_at_rest
 from e2e.lib.cluster.masters import REPOSITORY, BenchMasters, wait_quorate
 from e2e.lib.load.synchronous_load import RULES, SynchronousClients, final_states, read_effects
-from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from e2e.lib.report import BenchReport, CannotMeasure, console
 from e2e.lib.synchronous_history import Told, judge_synchronous
 from e2e.lib.wait import NotYet, wait_until
 from txlog.client import MasterClient
@@ -242,8 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         wait_quorate(arena.masters.urls, JOIN_S)
         check_all(arena, stores, report)
     report.figure("seconds", time.monotonic() - began)
-    rows = [(name, str(value)) for name, value in report.figures.items()]
-    print_table(build_table("what was seen", ("figure", "value"), rows))
+    report.print_figures()
     return report.end()
 
 

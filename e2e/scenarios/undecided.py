@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ from e2e.lib.cluster.local import LocalCluster, empty_folder, run_txlog
 from e2e.lib.cluster.masters import wait_quorate
 from e2e.lib.cluster.supervised import supervised_up
 from e2e.lib.load.synchronous_load import RULES, effects_of
-from e2e.lib.report import BenchReport, CannotMeasure, build_table, console, print_table
+from e2e.lib.report import BenchReport, CannotMeasure, console
 from e2e.lib.synchronous_history import LoggedEffect
 from e2e.lib.wait import NotYet, wait_until
 from e2e.scenarios.split_demo import JOIN_S, manifests
@@ -158,58 +158,56 @@ class FortyUndecided:
         report.equal(name, compare_contents(self._cluster.masters_by_data_center).equal, True)
 
 
-class EffectReader(threading.Thread):
-    """Until :meth:`end`: what takes effect along the log of a master, which is trimmed behind it. ``error``: why it
-    ended before."""
+class BackgroundActivity(threading.Thread):
+    """Until :meth:`end`: does one thing at a master. ``error``: why it ended before."""
 
-    def __init__(self, url: str, index: int) -> None:
+    def __init__(self, url: str, activity: Callable[[MasterClient, threading.Event], None]) -> None:
         super().__init__(daemon=True)
+        self.error = ""
+        self._url, self._activity, self._over = url, activity, threading.Event()
+
+    def end(self) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        try:
+            with MasterClient(self._url, REQUEST_S) as master:
+                self._activity(master, self._over)
+        except TxLogError as wrong:
+            self.error = repr(wrong)
+
+
+class EffectReader:
+    """Reads what takes effect along the log of a master, which is trimmed behind it. ``index``: how far it is."""
+
+    def __init__(self, index: int) -> None:
         self.effects: list[LoggedEffect] = []
         self.index = index
-        self.error = ""
-        self._url, self._over = url, threading.Event()
 
-    def end(self) -> None:
-        self._over.set()
-        self.join()
-
-    def run(self) -> None:
-        try:
-            with MasterClient(self._url, REQUEST_S) as master:
-                while not self._over.is_set():
-                    entries = master.log_page(self.index).log_entries()
-                    self.effects += [effect for entry in entries for effect in effects_of(entry)]
-                    self.index = entries[-1].index if entries else self.index
-                    self._over.wait(0 if entries else SAMPLE_S / 2)
-        except TxLogError as wrong:
-            self.error = repr(wrong)
+    def follow(self, master: MasterClient, over: threading.Event) -> None:
+        while not over.is_set():
+            entries = master.log_page(self.index).log_entries()
+            self.effects += [effect for entry in entries for effect in effects_of(entry)]
+            self.index = entries[-1].index if entries else self.index
+            over.wait(0 if entries else SAMPLE_S / 2)
 
 
-class SteadyLoad(threading.Thread):
-    """Until :meth:`end`: transactions with keys at the master in the United States, at one pace."""
+class SteadyLoad:
+    """Writes transactions with keys at one pace. ``written``: the answer to each, by its name."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
-        super().__init__(daemon=True)
+    def __init__(self) -> None:
         self.written: dict[str, WriteResult] = {}
-        self.error = ""
-        self._url, self._over = cluster.nodes[WRITER], threading.Event()
 
-    def end(self) -> None:
-        self._over.set()
-        self.join()
+    def write(self, master: MasterClient, over: threading.Event) -> None:
+        sent: list[str] = []
+        answers = master.submit(self._lines(sent, over), Durability.SYNCED, wait_s=REQUEST_S, batch_bytes=0)
+        for number, answer in enumerate(answers):
+            self.written[sent[number]] = answer
 
-    def run(self) -> None:
-        try:
-            with MasterClient(self._url, REQUEST_S) as master:
-                sent: list[str] = []
-                answers = master.submit(self._lines(sent), Durability.SYNCED, wait_s=REQUEST_S, batch_bytes=0)
-                for number, answer in enumerate(answers):
-                    self.written[sent[number]] = answer
-        except TxLogError as wrong:
-            self.error = repr(wrong)
-
-    def _lines(self, sent: list[str]) -> Iterator[WriteRequest]:
-        while not self._over.wait(PACE_S):
+    @staticmethod
+    def _lines(sent: list[str], over: threading.Event) -> Iterator[WriteRequest]:
+        while not over.wait(PACE_S):
             sent.append(f"steady-{len(sent)}")
             yield _steady(sent[-1])
 
@@ -243,19 +241,21 @@ class AlwaysUndecided:
     def run(self, seconds: float, report: BenchReport) -> None:
         cluster = self._cluster
         run_txlog("link", "delay", "uk", "us", DELAY, "--state", cluster.state.root)
-        reader, load = EffectReader(cluster.nodes["uk-1"], cluster.wait_converged(JOIN_S)[0]), SteadyLoad(cluster)
+        reader, load = EffectReader(cluster.wait_converged(JOIN_S)[0]), SteadyLoad()
+        reads = BackgroundActivity(cluster.nodes["uk-1"], reader.follow)
+        writes = BackgroundActivity(cluster.nodes[WRITER], load.write)
         first, began = reader.index, time.monotonic()
-        reader.start()
-        load.start()
+        reads.start()
+        writes.start()
         watch = self._watch(began + seconds)
-        load.end()
+        writes.end()
         took_s = time.monotonic() - began
         self._repeat_everywhere(load, report)
         end = cluster.wait_converged(JOIN_S)[0]
-        wait_until("all is read", JOIN_S, lambda: reader.index >= end or bool(reader.error))
-        reader.end()
-        report.require("the load was not refused", not load.error, load.error or None)
-        report.require("the log could be read to its end", not reader.error, reader.error or None)
+        wait_until("all is read", JOIN_S, lambda: reader.index >= end or bool(reads.error))
+        reads.end()
+        report.require("the load was not refused", not writes.error, writes.error or None)
+        report.require("the log could be read to its end", not reads.error, reads.error or None)
         self._judge(watch, load, reader.effects, seconds, report)
         entries = ROUND_S * (end - first) / took_s
         report.at_most("foot_lag_entries", max(watch.lags), 2 * entries)
@@ -285,11 +285,11 @@ class AlwaysUndecided:
         report: BenchReport,
     ) -> None:
         times = Counter(effect.name for effect in effects if effect.name)
-        told = [name for name, answer in load.written.items() if answer.synchronous == "committed"]
-        wrong = {name for name in told if times[name] != 1} | {name for name, count in times.items() if count > 1}
+        committed = [name for name, answer in load.written.items() if answer.synchronous == "committed"]
+        wrong = {name for name in committed if times[name] != 1} | {name for name, count in times.items() if count > 1}
         undecided = sorted(watch.undecided)
         report.at_least("undecided_p50", undecided[len(undecided) // 2], 10)
-        report.at_least("committed", len(told), seconds / PACE_S / 4)
+        report.at_least("committed", len(committed), seconds / PACE_S / 4)
         report.equal("lost_or_doubled", len(wrong), 0)
         report.nested({"held_back_by": watch.held_back_by})
         report.at_least("log_start_moves", min(len(starts) for starts in watch.starts.values()) - 1, seconds / 60)
@@ -352,8 +352,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ):
         FortyUndecided(cluster, target).run(report)
         AlwaysUndecided(cluster).run(options.seconds, report)
-    rows = [(name, str(value)) for name, value in report.figures.items()]
-    print_table(build_table("what was seen", ("figure", "value"), rows))
+    report.print_figures()
     return report.end()
 
 

@@ -27,7 +27,7 @@ MERGE_MUTANTS: tuple[Mutant, ...] = (
         "test_merges_bound_a_chain_until_a_worker_is_due",
     ),
     _mutant(
-        "merges-that-nobody-allowed",
+        "merges-that-were-not-allowed",
         "B14",
         _CHAIN,
         "    if not full.chain_end or not merges_max:\n        raise full\n",

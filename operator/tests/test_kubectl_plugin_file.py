@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,30 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     assert json.loads(ask("configuration", "catalogue", "--json"))["masters"][0]["node"] == "uk-1"
     assert "before-it is at index " in ask("restore-point", "create", "before-it")
     assert "before-it: position:" in ask("restore-point", "list")
+    _acts_on_sites(behind, ask)
+    assert ask("bootstrap", "--member", "uk-1", code=1).endswith("Aborted.\n"), "no person has agreed"
+    assert "a founded cluster already" in ask("bootstrap", "--member", "uk-1", "--yes", code=1)
+    assert "none of us-1 answers" in ask("bootstrap", "--member", "us-1", "--yes", code=1)
+    assert "no master but uk-1 answers" in ask("adopt-votes", "uk-1", "--yes", code=1)
+    assert ask("adopt-votes", "us-1", "us-2", code=1).endswith("Aborted.\n"), "no person has agreed"
+    assert "no synchronous transactions" in ask("adopt-votes", "us-1", "us-2", "--yes", code=1)
+    assert "there are uk-worker-1" in ask("adopt", "uk-worker-9", "--yes", code=1)
+
+    _makes_resources(behind, ask)
+    command = [BARE_PYTHON, "-I", "-S", str(plugin), "console", "--no-browser"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            root = serving.stdout.readline().split()[4].removesuffix("console/")
+            with urllib.request.urlopen(f"{root}txlog/status", timeout=DEADLINE_S) as answer:
+                assert json.loads(answer.read())["node"] == "uk-1"
+        finally:
+            serving.kill()
+    refused = [each for each in behind.plane.forbidden(behind.namespace) if ":acts:" in each]
+    assert refused == [], "with the rights that the documentation gives"
+
+
+def _acts_on_sites(behind: Behind, ask: Callable[..., str]) -> None:
     assert ask("site", "status") == "no links\n"
     assert "no link from nyc was reported to these masters; known: none" in ask("site", "offline", "nyc", code=1)
     with behind.master() as master:
@@ -189,15 +213,10 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     ordered = json.loads(ask("site", "take-state", "nyc", "--yes", "--wait", "0", "--json", code=1))
     assert ordered["order"]["takeAt"] > switched["switch"]["index"]
     assert "is not taken any more" in ask("site", "take-state", "nyc", "--cancel")
-    assert ask("bootstrap", "--member", "uk-1", code=1).endswith("Aborted.\n"), "no person has agreed"
-    assert "a founded cluster already" in ask("bootstrap", "--member", "uk-1", "--yes", code=1)
-    assert "none of us-1 answers" in ask("bootstrap", "--member", "us-1", "--yes", code=1)
-    assert "no master but uk-1 answers" in ask("adopt-votes", "uk-1", "--yes", code=1)
-    assert ask("adopt-votes", "us-1", "us-2", code=1).endswith("Aborted.\n"), "no person has agreed"
-    assert "no synchronous transactions" in ask("adopt-votes", "us-1", "us-2", "--yes", code=1)
-    assert "there are uk-worker-1" in ask("adopt", "uk-worker-9", "--yes", code=1)
 
-    # Backups and restores are resources that the operator carries out.
+
+def _makes_resources(behind: Behind, ask: Callable[..., str]) -> None:
+    """Backups and restores are resources that the operator carries out."""
     assert "txlogbackups/by-hand is made" in ask("backup", "--as", "by-hand", "--wait", "0")
     assert spec_of(behind, "txlogbackups/by-hand") == {"cluster": "catalogue", "why": "manual", "incremental": False}
     ask("backup", "--as", "changes", "--incremental", "--wait", "0")
@@ -210,17 +229,6 @@ def test_the_file_acts_through_the_api_server(behind: Behind, plugin: Path) -> N
     assert "there are uk-worker-1" in ask("rebuild", "uk-worker-9", "--yes", code=1)
     told = json.loads(ask("rebuild", "uk-worker-1", "--yes", "--wait", "0", "--json"))
     assert spec_of(behind, f"txlogrestores/{told['name']}")["worker"] == "uk-worker-1"
-    command = [BARE_PYTHON, "-I", "-S", str(plugin), "console", "--no-browser"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as serving:
-        try:
-            assert serving.stdout is not None
-            root = serving.stdout.readline().split()[4].removesuffix("console/")
-            with urllib.request.urlopen(f"{root}txlog/status", timeout=DEADLINE_S) as answer:
-                assert json.loads(answer.read())["node"] == "uk-1"
-        finally:
-            serving.kill()
-    refused = [each for each in behind.plane.forbidden(behind.namespace) if ":acts:" in each]
-    assert refused == [], "with the rights that the documentation gives"
 
 
 @pytest.mark.kubernetes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,15 +75,7 @@ class TrimmedMaster:
 
 
 class GoneMaster(TrimmedMaster):
-    def log_page(
-        self,
-        after: int,
-        at_hash: bytes | None = None,
-        upto: int | None = None,
-        max_bytes: int | None = None,
-        *,
-        keys: bool = False,
-    ) -> LogPage:
+    def log_page(self, *_: Any, **__: Any) -> LogPage:
         raise MasterUnreachable("http://gone", "gone", sent=False)
 
 

@@ -103,7 +103,7 @@ def duty_group(data_center: str, repository: str) -> str:
 
 
 def place_of(group: str) -> dict[str, str]:
-    """What a :func:`duty_group`, or a data centre alone, stands for, as JSON."""
+    """What a :func:`duty_group`, or a data centre alone, means, as JSON."""
     data_center, _, repository = group.partition(".")
     return {"dataCenter": data_center, **({"repository": repository} if repository else {})}
 

@@ -1,7 +1,7 @@
 """What a cluster lacks of one whose place it has taken, and which of it may be given again. Pure.
 
-A transaction is given again under its client's key, so that the client's own retry does not double it. Whatever has
-that key in the new log already, however long ago, is left out.
+A transaction is given again under its client's key, so that the client's own retry does not double it. What has that
+key in the new log already, however long ago, is left out.
 """
 
 from __future__ import annotations
