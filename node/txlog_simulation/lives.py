@@ -21,6 +21,7 @@ from txlog_simulation.run_plan import (
     RunPlan,
     draw_plan,
 )
+from txlog_simulation.scripted_schedules import MAJORITY_MOVES
 from txlog_simulation.shrink import with_masters
 
 KEY_RETENTION_MS: Final = 200_000
@@ -230,6 +231,11 @@ def _synchronous(seed: int) -> RunPlan:
     masters = rng.choice((3, 3, 4, 5, 5))
     plan = _with_more_masters(with_masters(masters, plan), masters, rng)
     end_ms = rng.choice((1600, 2400))
+    if plan.masters == 5 and rng.random() < MOVED_MAJORITY_SHARE:
+        end_ms = _MOVED_MAJORITY_MS
+        plan = _with_moved_majority(plan, rng)
+    else:
+        plan = replace(plan, faults=tuple(sorted((*plan.faults, *_changed_weights(rng, plan.masters, end_ms)))))
     work = [
         PlannedWork(
             rng.randrange(BEGIN_MS, end_ms),
@@ -247,7 +253,7 @@ def _synchronous(seed: int) -> RunPlan:
         synchronous=True,
         weights=plan.weights if 2 * max(plan.weights) < sum(plan.weights) else (1,) * plan.masters,  # else all refused
         safety_ms=end_ms,
-        max_peer_lag_ms=rng.choice((200, 400)),
+        max_peer_lag_ms=200 if end_ms == _MOVED_MAJORITY_MS else rng.choice((200, 400)),
         strategy=rng.choice(("Smart", "Smart", "Simple")),
         preferred_strategies=(),
         strategy_changes=(),
@@ -256,6 +262,37 @@ def _synchronous(seed: int) -> RunPlan:
         clock_jumps=(),
         **_true_time(rng, plan),
     )
+
+
+def _with_moved_majority(plan: RunPlan, rng: Random) -> RunPlan:
+    """The plan without its faults: the majority decides, and one of its masters moves to those that lack the
+    decisions."""
+    moves = PlannedFault(
+        rng.randrange(BEGIN_MS, BEGIN_MS + 150), MAJORITY_MOVES, rng.randrange(5), 0, 0, rng.randint(1, 60)
+    )
+    return replace(
+        plan,
+        weights=(1,) * 5,
+        majority=False,
+        partition=(),
+        faults=(moves,),
+        round_timeout_ms=100,
+        near_ms=1,
+        far_ms=rng.choice((1, 5)),
+        jitter_ms=0,
+        disk_ms=rng.choice((0, 1)),
+        loss=0.0,
+    )
+
+
+def _changed_weights(rng: Random, masters: int, end_ms: int) -> list[PlannedFault]:
+    """An operator changes votes while transactions wait for them: the next quorate view has another electorate."""
+    faults = []
+    for _ in range(rng.choice((0, 0, 2, 3))):
+        asked, changed = rng.sample(range(masters), 2)
+        at_ms, size = rng.randrange(BEGIN_MS, end_ms), rng.randint(1, 60)
+        faults.append(PlannedFault(at_ms, "weight", asked, changed, 0, size))
+    return faults
 
 
 def _with_more_masters(plan: RunPlan, masters: int, rng: Random) -> RunPlan:
@@ -278,6 +315,9 @@ def _with_more_masters(plan: RunPlan, masters: int, rng: Random) -> RunPlan:
     )
 
 
+MOVED_MAJORITY_SHARE: Final = 0.6
+"""Of the plans of five masters in the life ``synchronous``."""
+_MOVED_MAJORITY_MS: Final = 3_000
 _SAFETY_MS_MAX: Final = 2_400
 """Of a plan without a sleep."""
 _LOOP_FAULTS: Final = (*("crash-in-turn",) * 5, "disk-error", "full", "pause")

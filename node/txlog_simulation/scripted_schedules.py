@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from txlog_simulation.simulated_master import SimulatedMaster
     from txlog_simulation.simulation import Simulation
 
-SCRIPTED_FAULTS = ("outbid", "succession", "flap")
+MAJORITY_MOVES = "majority-moves"
+SCRIPTED_FAULTS = ("outbid", "succession", "flap", MAJORITY_MOVES)
 
 
 def run_schedule(world: Simulation, fault: PlannedFault) -> None:
@@ -27,8 +28,10 @@ def run_schedule(world: Simulation, fault: PlannedFault) -> None:
             _crossing_proposals(world, fault)
         case "succession":
             _succession(world, fault)
-        case _:
+        case "flap":
             _flap(world, fault)
+        case _:
+            _majority_moves(world, fault)
 
 
 def _links_between(one: int, other: int) -> list[tuple[int, int]]:
@@ -189,3 +192,26 @@ def _flap(world: Simulation, fault: PlannedFault) -> None:
     for at_ms in (met_ms + 20, met_ms + 2 * plan.round_timeout_ms):
         _schedule_work(world, one, at_ms)
         _schedule_work(world, other, at_ms + 3)
+
+
+def _majority_moves(world: Simulation, fault: PlannedFault) -> None:
+    """What makes a branch win by its decisions and not by its votes (rule S12). Three of five masters go on and decide.
+    Then one of them is apart from both others, and afterwards meets the two that lack the decisions. ``a``: that one;
+    ``size``: how long the three are together after clients have written."""
+    plan, moving = world.plan, fault.a
+    rest = [slot for slot in range(plan.masters) if slot != moving]
+    deciding, lacking = rest[:2], rest[2:]
+    now_ms = world.now_ms
+    view_ms = plan.max_peer_lag_ms + 4 * plan.round_timeout_ms + 150  # until those that are left have a view
+    apart_ms = now_ms + view_ms
+    moves_ms = apart_ms + 40 + 2 * fault.size
+    meets_ms = moves_ms + view_ms
+    end_ms = meets_ms + view_ms
+    world.cut([pair for a in deciding for b in lacking for pair in _links_between(a, b)], end_ms)
+    world.cut([pair for b in lacking for pair in _links_between(moving, b)], meets_ms)
+    world.schedule(moves_ms, world.cut, [pair for a in deciding for pair in _links_between(moving, a)], end_ms)
+    for slot in (*deciding, moving):
+        for at_ms in (apart_ms - 20, apart_ms, apart_ms + 20):
+            _schedule_work(world, slot, at_ms)
+    for slot in lacking:
+        _schedule_work(world, slot, apart_ms, 1 + fault.size % 5)
