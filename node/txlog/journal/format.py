@@ -271,11 +271,12 @@ def read_segment_header(data: bytes, number: int) -> SegmentHeader | None:
 
     Raises :class:`UnknownSegmentFormat` when no copy is of our version and a whole one names another.
     """
-    found = [copy for at in _find_magics(data) if (copy := _read_copy(data, at, number)) is not None]
-    if not found:
+    whole = [(at, copy) for at in _find_magics(data) if (copy := _whole_copy(data, at, number)) is not None]
+    if not whole:
         _refuse_unknown(data)
         return None
-    return found[0]._replace(copies=sum(copy.header_bytes == found[0].header_bytes for copy in found))
+    found = _parse_copy(data, *whole[0])
+    return found._replace(copies=sum(copy.length == found.header_bytes for _, copy in whole))
 
 
 def load_segment_header(read: Callable[[int], bytes], number: int) -> SegmentHeader | None:
@@ -296,20 +297,45 @@ def _find_magics(data: bytes) -> list[int]:
     return places
 
 
-def _read_copy(data: bytes, at: int, number: int) -> SegmentHeader | None:
+class _CopyFields(NamedTuple):
+    """The fields of one copy in front of its state; ``narrow`` and ``wide``: bytes of the views in each version."""
+
+    magic: bytes
+    crc: int
+    version: int
+    length: int
+    reserved: int
+    size: int
+    number: int
+    first: int
+    birth: int
+    chain: bytes
+    state: int
+    narrow: int
+    wide: int
+
+
+def _whole_copy(data: bytes, at: int, number: int) -> _CopyFields | None:
+    """The fields of the copy at this place, if its checksum is right."""
     try:
-        fields = _SEGMENT.unpack_from(data, at)
+        copy = _CopyFields(*_SEGMENT.unpack_from(data, at))
     except StructError:
         return None
-    _, crc, version, length, _, size, named, first, birth, chain, state_bytes, narrow_bytes, wide_bytes = fields
-    whole = length >= _SEGMENT.size and at in (0, length) and at + length <= len(data) and named == number
-    if version not in FORMAT_VERSIONS or not whole or crc32(data[at + _SEGMENT_CRC_FROM : at + length]) != crc:
+    length = copy.length
+    whole = length >= _SEGMENT.size and at in (0, length) and at + length <= len(data) and copy.number == number
+    if copy.version not in FORMAT_VERSIONS or not whole:
         return None
-    state_end = at + _SEGMENT.size + state_bytes
-    views_bytes = narrow_bytes if version == FORMAT_VERSION else wide_bytes
+    return copy if crc32(data[at + _SEGMENT_CRC_FROM : at + length]) == copy.crc else None
+
+
+def _parse_copy(data: bytes, at: int, copy: _CopyFields) -> SegmentHeader:
+    state_end = at + _SEGMENT.size + copy.state
+    views_bytes = copy.narrow if copy.version == FORMAT_VERSION else copy.wide
     vitals = StateHeader.parse(data[at + _SEGMENT.size : state_end])
     views = msgspec.msgpack.decode(data[state_end : state_end + views_bytes], type=list[View | None])
-    return SegmentHeader(length, size, number, first, birth, chain, vitals, views[0], views[1])
+    return SegmentHeader(
+        copy.length, copy.size, copy.number, copy.first, copy.birth, copy.chain, vitals, views[0], views[1]
+    )
 
 
 def _refuse_unknown(data: bytes) -> None:

@@ -207,7 +207,7 @@ class MemoryVfs:
         return len(self._inode(name).data)
 
     def free_bytes(self) -> int:
-        return self.capacity - sum(len(inode.data) for inode in self._names.values())
+        return self.capacity - sum([len(inode.data) for inode in self._names.values()])
 
     def sync_folder(self) -> None:
         self.record_operation("sync_folder", ".")

@@ -14,13 +14,14 @@ from txlog.model.view import NO_VIEW, Number, View
 _FIXED = Struct("<QQQQ16sQQQQQ")
 _NUMBER = Struct("<QQ")
 _U64 = Struct("<Q")
+_HELD = Struct("<QQ")
 _COUNT = Struct("<H")
 _ORDERS = Struct("<BBB")
 
 
 class StateHeader:
-    """The state between two records (called *vitals* in the format). Every change updates :attr:`encoded`, in place
-    where the size allows it.
+    """The state between two records (called *vitals* in the format). The entries of ``held`` are kept as bytes, so that
+    encoding a change costs the same for a journal of one origin and of hundreds.
 
     ``held``: the last seq held of each origin (contiguous from 1), the journal's own origin first. ``changes``: the
     number of accepted views that have changed the log, the stable index or stamps, and of trims.
@@ -35,10 +36,11 @@ class StateHeader:
         self.promised: Number = NO_VIEW
         self.left: Number = NO_VIEW
         self.overrides = NO_OVERRIDES
-        self.held: dict[Origin, int] = {own: 0}
+        self.held: dict[Origin, int] = {}
+        self._held_entries = bytearray()
         self._offsets: dict[Origin, int] = {}
-        self._buffer = bytearray()
         self._encoded: bytes | None = None
+        self.set_held(own, 0)
 
     @property
     def own(self) -> Origin:
@@ -49,40 +51,41 @@ class StateHeader:
 
     def set_held(self, origin: Origin, last_seq: int) -> None:
         """Set the last seq held of an origin."""
-        known = origin in self.held
         self.held[origin] = last_seq
-        place = self._offsets.get(origin) if known else None
-        if place is None:
-            self._rebuild()
+        offset = self._offsets.get(origin)
+        if offset is None:
+            self._held_entries += _encode_text(origin.node) + _U64.pack(origin.birth)
+            self._offsets[origin] = len(self._held_entries)
+            self._held_entries += _U64.pack(last_seq)
         else:
-            _U64.pack_into(self._buffer, place, last_seq)
-            self._encoded = None
+            _U64.pack_into(self._held_entries, offset, last_seq)
+        self._encoded = None
 
     def set_log(self, log_end: int, log_hash: bytes, stable: int) -> None:
         """Set the end of the log, its chain hash and the stable index."""
         self.log_end, self.log_hash, self.stable = log_end, log_hash, stable
-        self._refresh()
+        self._encoded = None
 
     def set_start(self, start: int) -> None:
         """Raise the number of the latest start; a lower value changes nothing."""
         self.start = max(start, self.start)
-        self._refresh()
+        self._encoded = None
 
     def set_stable(self, index: int) -> None:
         """Set the stable index."""
         self.stable = index
-        self._refresh()
+        self._encoded = None
 
     def set_ceiling(self, stamp: int) -> None:
         """Raise the ceiling of stamps; a lower value changes nothing."""
         self.ceiling = max(stamp, self.ceiling)
-        self._refresh()
+        self._encoded = None
 
     def set_accepted(self, view: View) -> None:
         """Set the accepted view and nothing else; call :meth:`set_change`, too, if the view changes more."""
         self.accepted, self.promised = view.number, max(view.number, self.promised)
         self.overrides = self.overrides.remaining_after(view, False)
-        self._rebuild()
+        self._encoded = None
 
     def set_change(self, view: View, cut: int, hashes: bytes) -> None:
         """Count one more accepted view that truncates the log and continues it with these entries, or gives new
@@ -92,7 +95,7 @@ class StateHeader:
             self.log_hash = hashes[-HASH_BYTES:] or (view.base_hash if cut else NO_HASH)
         self.stable = min(self.stable, cut)
         self.changes += 1
-        self._refresh()
+        self._encoded = None
 
     def set_log_start(self, log_start: LogStart) -> None:
         """Record a trim of the log. It counts as a change, since only this journal records it. A log start above the
@@ -103,28 +106,28 @@ class StateHeader:
                 self.set_held(Origin(node, birth), seq)
         if log_start.index > self.log_end:
             self.log_end, self.log_hash, self.stable = log_start.index, log_start.hash, log_start.index
-        self._refresh()
+        self._encoded = None
 
     def set_installed(self, number: Number, base_index: int) -> None:
         """Record the installation of a view: its base is stable, and an override to bootstrap has taken effect."""
         self.installed, self.stable = number, base_index
         self.overrides = OperatorOverrides([], self.overrides.excluded_members)
-        self._rebuild()
+        self._encoded = None
 
     def set_promised(self, number: Number) -> None:
         """Raise the promised view number; a lower value changes nothing."""
         self.promised = max(number, self.promised)
-        self._rebuild()
+        self._encoded = None
 
     def set_left(self, number: Number) -> None:
         """Set the number of the view that this master has left."""
         self.left = number
-        self._rebuild()
+        self._encoded = None
 
     def set_overrides(self, orders: OperatorOverrides) -> None:
         """Set the operator's overrides."""
         self.overrides = orders
-        self._rebuild()
+        self._encoded = None
 
     # -- bytes
 
@@ -132,40 +135,25 @@ class StateHeader:
     def encoded(self) -> bytes:
         """The bytes of this state as the package's format specifies them."""
         if self._encoded is None:
-            if not self._buffer:
-                self._rebuild()
-            self._encoded = bytes(self._buffer)
+            parts = bytearray(
+                _FIXED.pack(
+                    self.start,
+                    self.ceiling,
+                    self.stable,
+                    self.log_end,
+                    self.log_hash,
+                    self.changes,
+                    *self.accepted[:2],
+                    *self.installed[:2],
+                )
+            )
+            parts += _encode_text(self.accepted[2]) + _encode_text(self.installed[2])
+            parts += _encode_optional(self.accepted, self.promised) + _encode_optional(NO_VIEW, self.left)
+            parts += _COUNT.pack(len(self.held)) + self._held_entries
+            parts += _encode_overrides(self.overrides)
+            parts += bytes(-len(parts) % 8)
+            self._encoded = bytes(parts)
         return self._encoded
-
-    def _refresh(self) -> None:
-        if self._buffer:
-            self._buffer[: _FIXED.size] = self._fixed()
-        self._encoded = None
-
-    def _fixed(self) -> bytes:
-        return _FIXED.pack(
-            self.start,
-            self.ceiling,
-            self.stable,
-            self.log_end,
-            self.log_hash,
-            self.changes,
-            *self.accepted[:2],
-            *self.installed[:2],
-        )
-
-    def _rebuild(self) -> None:
-        parts = bytearray(self._fixed())
-        parts += _encode_text(self.accepted[2]) + _encode_text(self.installed[2])
-        parts += _encode_optional(self.accepted, self.promised) + _encode_optional(NO_VIEW, self.left)
-        parts += _COUNT.pack(len(self.held))
-        for origin, last in self.held.items():
-            parts += _encode_text(origin.node) + _U64.pack(origin.birth)
-            self._offsets[origin] = len(parts)
-            parts += _U64.pack(last)
-        parts += _encode_overrides(self.overrides)
-        parts += bytes(-len(parts) % 8)
-        self._buffer, self._encoded = parts, None
 
     @classmethod
     def parse(cls, data: bytes) -> StateHeader:
@@ -177,24 +165,35 @@ class StateHeader:
         left, at = _decode_optional_number(data, at, NO_VIEW)
         (count,) = _COUNT.unpack_from(data, at)
         at += _COUNT.size
+        entries = at
         held: dict[Origin, int] = {}
+        offsets: dict[Origin, int] = {}
         for _ in range(count):
             node, at = _decode_text(data, at)
-            birth, last = _U64.unpack_from(data, at)[0], _U64.unpack_from(data, at + 8)[0]
-            held[Origin(node, birth)] = last
-            at += 16
+            birth, last = _HELD.unpack_from(data, at)
+            origin = Origin(node, birth)
+            held[origin], offsets[origin] = last, at + _U64.size - entries
+            at += _HELD.size
         vitals = cls(next(iter(held)))
         vitals.start, vitals.ceiling, vitals.stable = start, ceiling, stable
         vitals.log_end, vitals.log_hash, vitals.changes = log_end, log_hash, changes
         vitals.accepted, vitals.installed = (ae, ab, accepted), (ie, ib, installed)
         vitals.promised, vitals.left = promised, left
-        vitals.held = held
+        vitals.held, vitals._offsets, vitals._held_entries = held, offsets, bytearray(data[entries:at])
         vitals.overrides = _decode_overrides(data, at)
         return vitals
 
     def copy(self) -> StateHeader:
         """An independent copy."""
-        return StateHeader.parse(self.encoded)
+        made = StateHeader(self.own)
+        made.start, made.ceiling, made.stable = self.start, self.ceiling, self.stable
+        made.log_end, made.log_hash, made.changes = self.log_end, self.log_hash, self.changes
+        made.accepted, made.installed = self.accepted, self.installed
+        made.promised, made.left = self.promised, self.left
+        made.overrides = self.overrides
+        made.held, made._offsets = dict(self.held), dict(self._offsets)
+        made._held_entries = bytearray(self._held_entries)
+        return made
 
 
 def missing_spans(before: StateHeader, after: StateHeader) -> list[Span]:
