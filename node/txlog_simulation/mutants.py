@@ -1,65 +1,40 @@
 """``python -m txlog_simulation.mutants``: takes out one safeguard after another and counts the seeds until it is seen.
 
-Each mutant runs in fresh processes, from several first seeds; the number is the median over these.
+Each mutant runs in processes of its own, from several first seeds; the number is the median over these.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 from txlog_simulation.mutant import Mutant
+from txlog_simulation.mutant_processes import MutantProcesses, MutantRun, RunEnd
 from txlog_simulation.mutant_table import MUTANTS
 from txlog_simulation.runner import parallel_runs
-from txlog_simulation.source_patches import ROOT
 
 SEEDS_MAX = 150
 """A mutant that lives longer than this is called alive."""
 STARTS = (0, 100_000, 200_000)
-MUTANT_VARIABLE = "TXLOG_SIMULATION_MUTANT"
-"""In the environment of a directed test: the mutant's name, for the processes that the test starts."""
 STEERED_SEEDS = 50
 """More than this means that the plans must be steered better."""
 
 
-def seeds_to_kill(mutant: Mutant, start: int, seeds: int) -> tuple[int, str]:
-    """How many seeds from ``start`` on until a checker saw it (0: none did), and what it saw. A directed test counts
-    for one seed."""
+def _runs_of(mutant: Mutant, starts: int, seeds: int) -> list[MutantRun]:
+    """A directed test counts for one seed."""
+    return [MutantRun(mutant, start, seeds) for start in STARTS[: 1 if mutant.test else starts]]
+
+
+def _seeds_to_kill(end: RunEnd) -> tuple[int, str]:
+    """How many seeds until a checker saw it (0: none did), and what it saw."""
+    mutant = end.run.mutant
     if mutant.test:
-        return _killed_by_test(mutant)
-    command = [sys.executable, "-m", "txlog_simulation", "--mutant", mutant.name, "--seeds", str(seeds)]
-    command += ["--start", str(start), "--jobs", "1", "--stop-at-first", "--quiet"]
-    command += ["--profile", mutant.profile] if mutant.profile else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.strip().splitlines()
-    if done.returncode not in (0, 1) or not lines:
-        raise SystemExit(f"mutant {mutant.name} cannot run:\n{done.stderr[-2000:]}")
-    figures = json.loads(lines[-1])
-    return (figures["seeds"] if figures["violations"] else 0), figures["first"]
-
-
-_PYTEST = """
-import sys
-from txlog_simulation import mutant_table, source_patches
-source_patches.install_edits(next(m.edits for m in mutant_table.MUTANTS if m.name == sys.argv[1]))
-import pytest
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", sys.argv[2]]))
-"""
-
-
-def _killed_by_test(mutant: Mutant) -> tuple[int, str]:
-    command = [sys.executable, "-c", _PYTEST, mutant.name, mutant.test]
-    told = {**os.environ, MUTANT_VARIABLE: mutant.name}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT.parent, env=told)
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"mutant {mutant.name} cannot run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.returncode, f": {mutant.test.rpartition('::')[2]} fails"
+        return int(end.is_killed), f": {mutant.test.rpartition('::')[2]} fails"
+    figures = json.loads(end.lines()[-1])
+    return (figures["seeds"] if end.is_killed else 0), figures["first"]
 
 
 def main(arguments: list[str]) -> int:
@@ -72,16 +47,13 @@ def main(arguments: list[str]) -> int:
     chosen = [m for m in MUTANTS if options.only in m.name]
     began = time.monotonic()
     rows: list[tuple[Mutant, float, list[int], str]] = []
-    with ThreadPoolExecutor(parallel_runs()) as pool:
-        waiting = [
-            (m, [pool.submit(seeds_to_kill, m, s, options.seeds) for s in STARTS[: 1 if m.test else options.starts]])
-            for m in chosen
-        ]
-        for mutant, runs in waiting:
-            found = [run.result() for run in runs]
-            seeds = [count or options.seeds + 1 for count, _ in found]
-            rows.append((mutant, median(seeds), seeds, next((text for count, text in found if count), "")))
-            print(_row(*rows[-1], options.seeds), flush=True)
+    runs = [run for mutant in chosen for run in _runs_of(mutant, options.starts, options.seeds)]
+    ends = MutantProcesses(parallel_runs()).run_all(runs)
+    for mutant in chosen:
+        found = [_seeds_to_kill(next(ends)) for _ in _runs_of(mutant, options.starts, options.seeds)]
+        seeds = [count or options.seeds + 1 for count, _ in found]
+        rows.append((mutant, median(seeds), seeds, next((text for count, text in found if count), "")))
+        print(_row(*rows[-1], options.seeds), flush=True)
     return _summary(rows, options.seeds, time.monotonic() - began)
 
 

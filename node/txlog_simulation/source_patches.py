@@ -78,7 +78,11 @@ class _PatchedFinder(MetaPathFinder):
 
 def install_edits(edits: Sequence[SourceEdit]) -> None:
     """From here on these modules are imported with the edits in them."""
-    sources = apply_edits(edits)
+    install_sources(apply_edits(edits))
+
+
+def install_sources(sources: dict[str, str]) -> None:
+    """From here on these modules, none of which is imported yet, are imported from these sources."""
     early = sorted(set(sources) & set(sys.modules))
     if early:
         raise PatchTargetMissing(f"already imported: {early}")
