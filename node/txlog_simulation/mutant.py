@@ -7,6 +7,8 @@ from typing import NamedTuple
 from txlog_simulation.source_patches import SourceEdit
 from txlog_simulation.violation import ACKNOWLEDGEMENT, KINDS_COUNTED_FOR_MUTANTS, LOG, PROMISE, WORKER
 
+MUTANT_VARIABLE = "TXLOG_SIMULATION_MUTANT"
+"""In the environment of a directed test: the mutant's name, for the processes that the test starts."""
 HARM = (LOG, ACKNOWLEDGEMENT, WORKER, PROMISE)
 """Going on late does not count: what a change of views that lost a safeguard does wrong, it does to somebody."""
 

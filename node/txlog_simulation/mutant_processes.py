@@ -22,11 +22,9 @@ import pytest
 import txlog
 import txlog_simulation
 from txlog_simulation import code_swap, runner
-from txlog_simulation.mutant import Mutant
+from txlog_simulation.mutant import MUTANT_VARIABLE, Mutant
 from txlog_simulation.source_patches import ROOT
 
-MUTANT_VARIABLE: Final = "TXLOG_SIMULATION_MUTANT"
-"""In the environment of a directed test: the mutant's name, for the processes that the test starts."""
 _PYTEST_OPTIONS: Final = ("-q", "-x", "-p", "no:cacheprovider", "--no-header")
 _FRESH_TEST: Final = """
 import sys
@@ -126,7 +124,7 @@ def _run_child(run: MutantRun, is_fresh: bool, output: Path) -> None:
         if is_fresh or not code_swap.install_edits(mutant.edits):
             os.execv(sys.executable, _fresh_command(run))
         code = _run_here(run)
-    except BaseException as wrong:  # noqa: BLE001 (a fork never returns into the code of its parent)
+    except BaseException as wrong:  # noqa: BLE001 - a fork never returns into the code of its parent
         os.write(2, f"{type(wrong).__name__}: {wrong}".encode())
     finally:
         sys.stdout.flush()

@@ -7,7 +7,7 @@ import os
 import sys
 
 from txlog_simulation import mutant_table, source_patches
-from txlog_simulation.mutant_processes import MUTANT_VARIABLE
+from txlog_simulation.mutant import MUTANT_VARIABLE
 
 if MUTANT_VARIABLE in os.environ:
     source_patches.install_edits(

@@ -15,7 +15,7 @@ import pytest
 
 from txlog.wire.messages import Message
 from txlog_simulation.fault_profiles import PROFILES
-from txlog_simulation.mutant_processes import MUTANT_VARIABLE
+from txlog_simulation.mutant import MUTANT_VARIABLE
 from txlog_simulation.mutant_table import MUTANTS
 from txlog_simulation.run_plan import PlannedFault, PlannedWork, draw_plan
 from txlog_simulation.runner import REQUIRED_COVERAGE, SimulationJob, print_digest

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from txlog_simulation import mutant_table, source_patches
-from txlog_simulation.mutant_processes import MUTANT_VARIABLE
+from txlog_simulation.mutant import MUTANT_VARIABLE
 
 if MUTANT_VARIABLE in os.environ:
     edits = next(each.edits for each in mutant_table.MUTANTS if each.name == os.environ[MUTANT_VARIABLE])
