@@ -17,7 +17,7 @@ from worker_driver import Driver, OxigraphProcess
 
 from txlog.cli.main import app
 
-APPLIED = {"TxLog-Durability": "applied", "TxLog-Timeout": "1"}
+APPLIED = {"TxLog-Durability": "applied", "Prefer": "wait=4"}
 SYNCED = {"TxLog-Durability": "synced"}
 
 
