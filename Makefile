@@ -60,7 +60,7 @@ types: install-dev ## mypy, strict
 
 test: install-dev ## all tests but those that take minutes each, on the real components
 	$(MAKE) --no-print-directory -j3 native lint types $(SPARK_CLASSES) downloads
-	$(BIN)/pytest -n 4 -m "not kubernetes and not long"
+	$(BIN)/pytest -n 6 -m "not kubernetes and not long"
 
 test-long: install-dev $(SPARK_CLASSES) ## the tests that take minutes each, and that make test leaves out
 	$(BIN)/pytest -n 2 -m long
