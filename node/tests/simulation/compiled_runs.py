@@ -12,6 +12,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+if __name__ != "__main__":
+    from txlog_simulation.mutants import MUTANT_VARIABLE
 if TYPE_CHECKING:
     from txlog_simulation.run_plan import RunPlan
     from txlog_simulation.simulation import RunResult
@@ -26,7 +28,7 @@ class CompiledRuns:
     def run(self, plan: RunPlan, *, trace: bool) -> RunResult:
         process = self._process
         if process is None:
-            command = [sys.executable, str(Path(__file__))]
+            command = [sys.executable, str(Path(__file__)), os.environ.get(MUTANT_VARIABLE, "")]
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._process = None
         assert process.stdin is not None
@@ -55,18 +57,16 @@ def run(plan: RunPlan, *, trace: bool = False) -> RunResult:
 # -- in the other process
 
 
-def serve() -> None:
-    """Until its standard input ends, with which the tests' process ends, too."""
+def serve(mutant: str) -> None:
+    """Until its standard input ends, with which the tests' process ends, too. ``mutant``: a name, or ""."""
     from txlog.native import install_import_hook
     from txlog_simulation import mutant_table, source_patches
-    from txlog_simulation.mutants import MUTANT_VARIABLE
 
-    if MUTANT_VARIABLE in os.environ:
-        edits = next(each.edits for each in mutant_table.MUTANTS if each.name == os.environ[MUTANT_VARIABLE])
-        source_patches.install_edits(edits)
+    if mutant:
+        source_patches.install_edits(next(each.edits for each in mutant_table.MUTANTS if each.name == mutant))
     else:
         install_import_hook()
-    from txlog_simulation import simulation  # not before the hook
+    from txlog_simulation import simulation  # not before: it imports what is compiled, or patched
 
     answers, sys.stdout = sys.stdout.buffer, sys.stderr
     while True:
@@ -83,4 +83,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])
