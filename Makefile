@@ -10,7 +10,7 @@ export UV_LINK_MODE ?= copy
 # Each process that tests and benchmarks start would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install install-dev native classes lock crds kubectl-plugin release reference docs docs-run house demo demo-split test test-long test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous undecided
+.PHONY: help install install-dev native classes lock crds downloads kubectl-plugin release reference docs docs-run house demo demo-split test test-long test-again test-clients test-kubernetes alerts lint types simulate trace-digest console console-test mutants model model-synchronous model-certification model-crosslog bench bench-door bench-peers bench-guard bench-scale plots faults rejoin rejoin-under-load longevity pitr archive-faults rehearse bulk bulk-faults lost-everything recovery-crashes soak rolling determinism w3c roundtrip rdf4j-differences rdf4j-suite fuzz fuzz-api divergence backup-large clean up down cluster cluster-down kind image e2e synchronous undecided
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN{FS=":.*?## "}{printf "  make %-17s %s\n",$$1,$$2}'
@@ -43,6 +43,9 @@ SPARK_CLASSES := $(VENV)/txlog-java/spark.jsa
 $(SPARK_CLASSES): $(VENV)/.installed
 	-@$(BIN)/python -m txlog.pipeline.jvm_class_archive
 
+downloads: install-dev ## what tests need of Maven Central and Debian; a test fetches for itself what is missing
+	-@$(BIN)/python -m e2e.conformance.downloads
+
 lock: $(VENV)/.uv ## compile the lock files again
 	for f in requirements requirements-uv requirements-dev requirements-demo requirements-peers requirements-image requirements-docs; do $(UV) pip compile --quiet $$(test $$f != requirements-demo || echo --no-deps) --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $$f.in -o $$f.lock; done
 
@@ -56,8 +59,8 @@ types: install-dev ## mypy, strict
 	$(BIN)/mypy
 
 test: install-dev ## all tests but those that take minutes each, on the real components
-	$(MAKE) --no-print-directory -j2 native lint types $(SPARK_CLASSES)
-	$(BIN)/pytest -n 4 -m "not kubernetes and not long"
+	$(MAKE) --no-print-directory -j3 native lint types $(SPARK_CLASSES) downloads
+	$(BIN)/pytest -n 6 -m "not kubernetes and not long"
 
 test-long: install-dev $(SPARK_CLASSES) ## the tests that take minutes each, and that make test leaves out
 	$(BIN)/pytest -n 2 -m long

@@ -74,6 +74,7 @@ def lose_journal(cluster: LocalCluster, folder: Path, aside: Path) -> LocalClust
     return LocalCluster(cluster.state.root)
 
 
+@pytest.mark.long
 def test_a_lone_master_without_its_journal_comes_back_with_what_its_store_holds(tmp_path: Path) -> None:
     folder, state = tmp_path / "manifests", tmp_path / "state"
     folder.mkdir()

@@ -222,7 +222,7 @@ def test_each_repository_is_backed_up_and_rebuilt_by_itself(tmp_path: Path, monk
     monkeypatch.setenv("TXLOG_PREVIEWS", "repositories")
     target = tmp_path / "backups"
     target.mkdir()
-    policy = f"  backup: {{target: {{folder: {{path: {target}}}}}, schedule: '@every 4s', keep: 2}}\n"
+    policy = f"  backup: {{target: {{folder: {{path: {target}}}}}, schedule: '@every 12s', keep: 2}}\n"
     cluster = Catalogue(tmp_path)
 
     def backed_up() -> dict[str, str]:

@@ -38,7 +38,10 @@ QUADS = f"""\
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("engine", "example"), [("fuseki", "two-engines"), ("rdf4j", "two-engines-rdf4j")])
+@pytest.mark.parametrize(
+    ("engine", "example"),
+    [("fuseki", "two-engines"), pytest.param("rdf4j", "two-engines-rdf4j", marks=pytest.mark.long)],
+)
 def test_an_oxigraph_and_another_engine_in_one_cluster(engine: str, example: str, tmp_path: Path) -> None:
     fetched(tmp_path, engine)  # before anything is timed
     folder = tmp_path / "state"

@@ -9,10 +9,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))  # the real worker process of that room's tests
 
 from oxigraph_process import OxigraphProcess
+from server_process import swift_folder
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[OxigraphProcess]:
-    process = OxigraphProcess(tmp_path / "worker")
-    yield process
-    process.kill()
+def worker() -> Iterator[OxigraphProcess]:
+    with swift_folder() as folder:
+        process = OxigraphProcess(folder / "worker")
+        yield process
+        process.kill()

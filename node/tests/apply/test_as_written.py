@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
+from engines import AS_SENT, stores_of
 from forms_as_sent import FORMS_AS_SENT, XSD
 from log_in_memory import MemoryLog
 from rdf4j_process import AsWrittenProcess
-from server_process import swift_folder
 
 from txlog.apply import WorkerState, apply_up_to
 from txlog.config.units import AS_WRITTEN
@@ -22,20 +21,7 @@ from txlog.workers import ADAPTERS
 from txlog.workers.adapter import StoreOperation, fingerprint_family
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[AsWrittenProcess]:
-    with swift_folder() as folder:
-        process = AsWrittenProcess(folder / "worker")
-        yield process
-        process.kill()
-
-
-@pytest.fixture
-def worker(running: AsWrittenProcess) -> AsWrittenProcess:
-    running.clear()
-    return running
+running, worker = stores_of(AS_SENT)
 
 
 def _line(literal: str) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pyoxigraph
 import pytest
-from fuseki_process import ADAPTER, FusekiProcess
+from engines import FUSEKI, stores_of
+from fuseki_process import ADAPTER
 from log_in_memory import MemoryLog
+from server_process import StoreProcess
 
 from txlog.apply import WorkerState, apply_up_to
 from txlog.model.entry import KIND_QUADS, KIND_UPDATE
 from txlog.workers.adapter import StoreOperation, WorkerResponse
 from txlog.workers.jena_joins import FAULT, separate_joins
 
+running, worker = stores_of(FUSEKI)
 JOIN = "?a <urn:p1> ?c . { <urn:n6> <urn:p3> ?c } UNION { ?a <urn:p3> ?d . ?e <urn:p3> ?d }"
 FAILS = (
     f"?e a ?b . GRAPH <urn:g1> {{ {JOIN} }}",
@@ -64,23 +66,18 @@ def test_the_other_form_finds_the_same(where: str) -> None:
         assert set(plain) == set(other)
 
 
-@pytest.mark.spark
-def test_a_real_fuseki_goes_on(tmp_path: Path) -> None:
-    process = FusekiProcess(tmp_path / "worker")
-    try:
-        assert process.update(f"INSERT DATA {{ {DATA} }} ; COPY DEFAULT TO <urn:g1> ; DROP DEFAULT").ok
-        failed = process.update(_update(FAILS[0]))
-        assert failed.status == 500, "Jena's fault is there"
-        assert FAULT in failed.body
-        assert process.update("DROP ALL").ok
-        log = MemoryLog()
-        log.update(f"INSERT DATA {{ {DATA} GRAPH <urn:g1> {{ {DATA} }} }}")
-        for where in FAILS:
-            log.update(_update(where))
-        log.add("<urn:last> <urn:p> <urn:o> .")
-        outcome = apply_up_to(ADAPTER, process.transport, log, log.end)
-        assert (outcome.state, outcome.error) == (WorkerState.WORKING, None)
-        assert outcome.position is not None
-        assert outcome.position.position.index == log.end
-    finally:
-        process.kill()
+def test_a_real_fuseki_goes_on(worker: StoreProcess) -> None:
+    assert worker.update(f"INSERT DATA {{ {DATA} }} ; COPY DEFAULT TO <urn:g1> ; DROP DEFAULT").ok
+    failed = worker.update(_update(FAILS[0]))
+    assert failed.status == 500, "Jena's fault is there"
+    assert FAULT in failed.body
+    assert worker.update("DROP ALL").ok
+    log = MemoryLog()
+    log.update(f"INSERT DATA {{ {DATA} GRAPH <urn:g1> {{ {DATA} }} }}")
+    for where in FAILS:
+        log.update(_update(where))
+    log.add("<urn:last> <urn:p> <urn:o> .")
+    outcome = apply_up_to(ADAPTER, worker.transport, log, log.end)
+    assert (outcome.state, outcome.error) == (WorkerState.WORKING, None)
+    assert outcome.position is not None
+    assert outcome.position.position.index == log.end

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 from oxigraph_process import ADAPTER, OxigraphProcess
+from server_process import swift_folder
 
 from txlog.archive.moment import parse_moment
 from txlog.archive.moment_restore import MomentRequest, MomentRestored, restore_to_moment
@@ -17,10 +18,11 @@ from txlog.backup.target import BackupTarget
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OxigraphProcess]:
-    process = OxigraphProcess(tmp_path_factory.mktemp("store") / "store")
-    yield process
-    process.kill()
+def store() -> Iterator[OxigraphProcess]:
+    with swift_folder() as folder:
+        process = OxigraphProcess(folder / "store")
+        yield process
+        process.kill()
 
 
 class ArchivedLog(Protocol):

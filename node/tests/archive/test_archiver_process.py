@@ -95,6 +95,10 @@ class Process:
         self.process.send_signal(how)
         return self.process.wait(60)
 
+    async def terminate(self) -> int:
+        """In a thread: it reads the masters once more, and they answer on this loop."""
+        return await asyncio.to_thread(self.end, signal.SIGTERM)
+
 
 @pytest.fixture
 def s3(seaweed: SeaweedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Config:
@@ -163,7 +167,7 @@ async def test_the_process_on_s3_killed_again_and_again_under_load(
         await until(lambda: written(target, identity, place))
         # All may have been written before: until it says so, it does not know what SIGTERM asks for.
         await until(lambda: process.log.read_text().count("ArchiverStarted") > starts)
-        assert process.end(signal.SIGTERM) == 0
+        assert await process.terminate() == 0
     stream = stream_of(target, identity)
     found = await asyncio.to_thread(entries_to, stream, place)
     assert told(found) == await log_of(cluster)
@@ -186,7 +190,7 @@ async def test_sigterm_archives_what_was_read(clusters: Callable[..., Cluster], 
     with Process(tmp_path, config) as process:
         process.start()
         await until(lambda: '"waiting":3' in process.log.read_text())
-        assert process.end(signal.SIGTERM) == 0
+        assert await process.terminate() == 0
     assert await written(target, await cluster_id(cluster), place)
 
 

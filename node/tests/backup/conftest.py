@@ -12,22 +12,25 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))  # a master's paths
 
 from killed_at_a_step import Victims
 from oxigraph_process import OxigraphProcess
+from server_process import swift_folder
 
 from e2e.lib.seaweedfs import SeaweedProcess
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[OxigraphProcess]:
-    process = OxigraphProcess(tmp_path / "worker")
-    yield process
-    process.kill()
+def worker() -> Iterator[OxigraphProcess]:
+    with swift_folder() as folder:
+        process = OxigraphProcess(folder / "worker")
+        yield process
+        process.kill()
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Iterator[OxigraphProcess]:
-    process = OxigraphProcess(tmp_path / "empty")
-    yield process
-    process.kill()
+def empty() -> Iterator[OxigraphProcess]:
+    with swift_folder() as folder:
+        process = OxigraphProcess(folder / "empty")
+        yield process
+        process.kill()
 
 
 @pytest.fixture(scope="session")

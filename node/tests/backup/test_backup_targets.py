@@ -234,7 +234,7 @@ def test_a_server_that_ends_or_hangs_in_the_middle(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     server = SeaweedProcess(tmp_path_factory.mktemp("seaweed"))
     try:
-        config = S3Config(bucket="backups", prefix="x", endpoint=server.url, timeout_s=3, connect_s=3)
+        config = S3Config(bucket="backups", prefix="x", endpoint=server.url, timeout_s=1, connect_s=1)
         target = open_target(config)
 
         def end(progress: BackupProgress) -> None:

@@ -62,6 +62,7 @@ def guard(figures: Path, *arguments: str, path: Path | None = None) -> tuple[int
 
 
 @pytest.mark.cluster
+@pytest.mark.long  # make bench-guard measures the same in each change
 @pytest.mark.timeout(400)
 def test_a_slowed_path_is_caught(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"

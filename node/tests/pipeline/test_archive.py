@@ -17,15 +17,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An installation's folder of its own; each context gets a JVM of its own."""
-    place = tmp_path / "txlog-java" / "spark.jsa"
-    monkeypatch.setattr(spark_settings, "CLASS_ARCHIVE", place)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each context gets a JVM of its own."""
     for name in ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    yield place
     _end_jvm()
+    yield
+    _end_jvm()
+
+
+@pytest.fixture
+def place(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The archive's place in an installation's folder of its own."""
+    place = tmp_path / "txlog-java" / "spark.jsa"
+    monkeypatch.setattr(spark_settings, "CLASS_ARCHIVE", place)
+    return place
 
 
 def _end_jvm() -> None:
@@ -56,11 +63,22 @@ def mapped(folder: Path, name: str) -> bool:
     return found
 
 
-def test_a_jvm_takes_the_archive_and_does_without_a_wrong_one(place: Path, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_jvm_takes_an_archive_that_was_just_made(place: Path, tmp_path: Path) -> None:
     assert jvm_class_archive.create_archive(place) == place
     assert not place.with_name(place.name + ".new").exists()
     SparkContext._gateway = SparkContext._jvm = None  # that JVM has ended
     assert mapped(tmp_path, place.name)
+
+
+@pytest.mark.skipif(not spark_settings.CLASS_ARCHIVE.exists(), reason="make test makes it before: make classes")
+@pytest.mark.usefixtures("fresh")
+def test_a_jvm_takes_the_archive_of_this_installation(tmp_path: Path) -> None:
+    assert mapped(tmp_path, spark_settings.CLASS_ARCHIVE.name)
+
+
+def test_a_jvm_does_without_a_wrong_archive(place: Path, tmp_path: Path) -> None:
+    place.parent.mkdir()
     place.write_bytes(b"of another Java")
     assert not mapped(tmp_path, place.name)
 

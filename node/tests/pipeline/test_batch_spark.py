@@ -150,7 +150,7 @@ def _is_in_order(site: Site) -> bool:
 @pytest.mark.parametrize(
     "stage",
     [
-        Stage("starting", _jvm_is_there, ("--tasks", "1")),
+        pytest.param(Stage("starting", _jvm_is_there, ("--tasks", "1")), marks=pytest.mark.long),
         Stage("marked", lambda site: bool(site.system("w1").loading)),
         pytest.param(Stage("in order", _is_in_order), marks=pytest.mark.long),
     ],

@@ -290,7 +290,7 @@ async def test_too_many_requests_at_once_are_503(clusters) -> None:  # type: ign
     cluster = clusters(1, limits={"requests_in_flight": 2})
     await cluster.start()
     waiting = [
-        asyncio.ensure_future(cluster.write(0, insert(n), 202, TxLog_Durability="applied", Prefer="wait=10"))
+        asyncio.ensure_future(cluster.write(0, insert(n), 202, TxLog_Durability="applied", Prefer="wait=4"))
         for n in range(2)
     ]
     await until(lambda: cluster.service(0).loop.in_flight == 2)

@@ -17,7 +17,8 @@ from worker_driver import Driver, OxigraphProcess
 
 from txlog.cli.main import app
 
-APPLIED = {"TxLog-Durability": "applied", "TxLog-Timeout": "1"}
+APPLIED = {"TxLog-Durability": "applied"}
+NEVER_APPLIED = {**APPLIED, "Prefer": "wait=4"}
 SYNCED = {"TxLog-Durability": "synced"}
 
 
@@ -95,7 +96,7 @@ async def test_a_repository_without_workers_is_named_while_the_others_go_on(grou
         assert (await groups.read("demo", prefix))[0] == 200
     assert (await groups.query("stock"))[0] == 503
     assert (await groups.query("demo"))[0] == 200
-    assert await write(cluster, 0, "stock", 2, **APPLIED) == 202, "in the log, and no store has it"
+    assert await write(cluster, 0, "stock", 2, **NEVER_APPLIED) == 202, "in the log, and no store has it"
     assert await write(cluster, 0, "stock", 3, **SYNCED) == 204
     assert await write(cluster, 0, "demo", 2, **APPLIED) == 204
     assert (await cluster.get(0, "/repositories/stock/health", 206))["status"] == "yellow"
@@ -131,4 +132,4 @@ async def test_a_repository_that_has_no_workers_here_is_not_missed(groups: Group
     assert bare["workers"] == {"working": 0, "of": 0}
     assert await groups.read("bare") == (503, "NoWorker")
     assert await write(groups.cluster, 0, "bare", 1, **SYNCED) == 204
-    assert await write(groups.cluster, 0, "bare", 2, **APPLIED) == 202
+    assert await write(groups.cluster, 0, "bare", 2, **NEVER_APPLIED) == 202

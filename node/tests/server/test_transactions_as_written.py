@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workers"))
+from engines import kept_store
 from master_cluster import Cluster, until
 from rdf4j_process import AsWrittenProcess
-from server_process import swift_folder
+from server_process import StoreProcess
 from test_isolation_levels import KEY
 from test_open_transactions import QUADS, RESULTS, UPDATE, act, begin
 from worker_driver import Driver, Served
@@ -24,15 +25,12 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[AsWrittenProcess]:
-    with swift_folder() as folder:
-        process = AsWrittenProcess(folder / "worker")
-        yield process
-        process.kill()
+def store(request: pytest.FixtureRequest) -> StoreProcess:
+    return kept_store(request.config, AsWrittenProcess)
 
 
 @pytest.fixture
-async def served(store: AsWrittenProcess, clusters: Callable[..., Cluster]) -> AsyncIterator[Served]:
+async def served(store: StoreProcess, clusters: Callable[..., Cluster]) -> AsyncIterator[Served]:
     store.clear()
     workers = [{"name": "w-1", "url": store.url, "engine": "rdf4j"}]  # a new cluster keeps forms by itself
     cluster = clusters(1, workers=workers, durability="applied", write_timeout_s=120.0)

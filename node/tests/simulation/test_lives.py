@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from compiled_runs import run
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.model.errors import KeyTaken
@@ -16,7 +17,7 @@ from txlog_simulation.checkers.transactions import TransactionChecker
 from txlog_simulation.lives import KEY_RETENTION_MS, LIVES, SLEEP_MS, draw_run
 from txlog_simulation.lost_disks import DiskCopy
 from txlog_simulation.run_plan import draw_plan
-from txlog_simulation.simulation import Simulation, run
+from txlog_simulation.simulation import Simulation
 from txlog_simulation.submissions import build_submission
 from txlog_simulation.violation import ViolationLog
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from compiled_runs import run
 
 from txlog.wire.messages import Message
 from txlog_simulation.fault_profiles import PROFILES
@@ -19,7 +20,6 @@ from txlog_simulation.mutant import MUTANT_VARIABLE
 from txlog_simulation.mutant_table import MUTANTS
 from txlog_simulation.run_plan import PlannedFault, PlannedWork, draw_plan
 from txlog_simulation.runner import REQUIRED_COVERAGE, SimulationJob, print_digest
-from txlog_simulation.simulation import run
 from txlog_simulation.source_patches import PatchTargetMissing, SourceEdit, apply_edits
 
 SEEDS = range(240)
@@ -139,6 +139,8 @@ def test_a_master_whose_naming_lost_with_its_side_of_a_split_is_started_again_wh
 
 
 DIGESTS = """
+from txlog.native import install_import_hook
+install_import_hook()
 from txlog_simulation.run_plan import draw_plan
 from txlog_simulation.simulation import run
 for seed in range(10):

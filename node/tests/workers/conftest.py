@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from oxigraph_process import OxigraphProcess
+from server_process import swift_folder
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[OxigraphProcess]:
-    process = OxigraphProcess(tmp_path / "worker")
-    yield process
-    process.kill()
+def worker() -> Iterator[OxigraphProcess]:
+    with swift_folder() as folder:
+        process = OxigraphProcess(folder / "worker")
+        yield process
+        process.kill()

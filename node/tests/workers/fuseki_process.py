@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from server_process import SWIFT, StoreProcess
+from server_process import StoreProcess
 
 from txlog.local.engines.fuseki_server import DATASET, fuseki_command, obtain_fuseki
 from txlog.local.engines.java_runtime import obtain_java_home
@@ -17,7 +17,6 @@ class FusekiProcess(StoreProcess):
     """``without``: an argument of the command that is left out, with its value."""
 
     adapter = ADAPTER
-    environment = SWIFT
 
     def __init__(self, folder: Path, *, without: str = "") -> None:
         self.without = without

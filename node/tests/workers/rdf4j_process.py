@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from server_process import SWIFT, StoreProcess
+from server_process import StoreProcess
 
 from txlog.config.units import AS_WRITTEN
 from txlog.local.engines.java_runtime import obtain_java_home
@@ -19,7 +19,6 @@ class Rdf4jProcess(StoreProcess):
     query_path = ""
     update_path = ADAPTER.update_path
     data_path = "/statements"
-    environment = SWIFT
     sail = os.environ.get("WK_SAIL", DEFAULT_SAIL)
 
     def at(self) -> str:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,8 +20,6 @@ from txlog.workers.http_transport import HttpTransport
 from txlog.workers.marker_names import marker_name
 
 START_S: Final = 180.0
-SWIFT: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""A Java's start is most of what these tests cost, and less with the quick compiler alone."""
 
 
 @contextmanager
@@ -44,7 +42,6 @@ class StoreProcess:
     query_path = "/query"
     update_path = "/update"
     data_path = "/data"
-    environment: Mapping[str, str] = {}
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -63,9 +60,7 @@ class StoreProcess:
 
     def start(self) -> None:
         with open(self.folder.parent / f"{self.folder.name}.log", "ab") as log:
-            self.process = subprocess.Popen(
-                self.command, stdout=log, stderr=log, env={**os.environ, **self.environment}
-            )
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
         deadline = time.monotonic() + START_S
         while True:
             try:
