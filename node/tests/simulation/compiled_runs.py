@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 if __name__ != "__main__":
-    from txlog_simulation.mutants import MUTANT_VARIABLE
+    from txlog_simulation.mutant import MUTANT_VARIABLE
 if TYPE_CHECKING:
     from txlog_simulation.run_plan import RunPlan
     from txlog_simulation.simulation import RunResult
