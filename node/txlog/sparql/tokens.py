@@ -126,6 +126,10 @@ def tokens_by_operation(update: str) -> Iterator[list[Token]]:
 END: Final = Token("END", "", -1)
 
 
+class UnsupportedPattern(Exception):
+    """A text of which the reader does not know the form, or that plain SPARQL cannot express."""
+
+
 class TokenCursor:
     """Access to significant tokens by index; an index after the last token gives ``end``."""
 
@@ -143,6 +147,43 @@ class TokenCursor:
     def _mark_at(self, at: int) -> str:
         token = self._token_at(at)
         return token.text if token.kind == "MARK" else ""
+
+    def _next(self, at: int) -> int:
+        """The index after a token. Raises :class:`UnsupportedPattern` after the last one, as the next two do."""
+        if self._token_at(at) is self._end:
+            raise UnsupportedPattern("the end")
+        return at + 1
+
+    def _skip_to(self, at: int, *marks: str) -> int:
+        """The index of the first of these marks."""
+        while self._mark_at(at) not in marks:
+            at = self._next(at)
+        return at
+
+    def _after_bracket(self, at: int, opens: str = "{", closes: str = "}") -> int:
+        """The index after the bracket that closes the one at ``at``."""
+        depth = 0
+        while True:
+            depth += (self._mark_at(at) == opens) - (self._mark_at(at) == closes)
+            at = self._next(at)
+            if not depth:
+                return at
+
+
+def word_at(toks: Sequence[Token], at: int) -> str:
+    """The word at an index, in capitals; empty for a token that is no word, and after the last one."""
+    return toks[at].word if at < len(toks) else ""
+
+
+def closing_index(toks: Sequence[Token], at: int, opens: str = "{", closes: str = "}") -> int:
+    """The index of the bracket that closes the one at ``at``; that after the last token where nothing does."""
+    depth = 0
+    for index in range(at, len(toks)):
+        if toks[index].kind == "MARK":
+            depth += (toks[index].text == opens) - (toks[index].text == closes)
+        if not depth:
+            return index
+    return len(toks)
 
 
 Edit = tuple[int, int, str]

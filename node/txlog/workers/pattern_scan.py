@@ -18,9 +18,8 @@ from txlog.sparql.rewrite.triple_reader import (
     PathTriple,
     PropertyPath,
     TripleReader,
-    UnsupportedPattern,
 )
-from txlog.sparql.tokens import END, Edit, Token
+from txlog.sparql.tokens import Edit, Token
 
 HAS_VARIABLE: Final = re.compile(r"[?$]\w")
 """Where it finds nothing in an update, no pattern or template needs to be looked at."""
@@ -69,7 +68,7 @@ class PatternScan(TripleReader):
         while (mark := self._mark_at(at)) != "}":
             word = self._word_at(at)
             if mark == "{":
-                is_union = "UNION" in (before, self._word_at(self._after_group(at)))
+                is_union = "UNION" in (before, self._word_at(self._after_bracket(at)))
                 joined = is_joined and not is_union and before not in ("OPTIONAL", "MINUS")
                 at = self.read_group(at, graph, is_joined=joined)
             elif mark == "." or word in ("UNION", "OPTIONAL", "MINUS"):
@@ -81,7 +80,7 @@ class PatternScan(TripleReader):
             elif word == "BIND":
                 at = self._expression(at + 1, graph)
             elif word == "VALUES":
-                at = self._data_block(at)
+                at = self._skip_to(at, "}") + 1
             elif word == "SELECT":
                 at = self._select(at, graph)
             else:
@@ -106,8 +105,7 @@ class PatternScan(TripleReader):
         return at + 1
 
     def _constraint(self, at: int, graph: str) -> int:
-        while self._mark_at(at) not in ("(", "{"):
-            at = self._next(at)
+        at = self._skip_to(at, "(", "{")
         return self._exists(at, graph) if self._mark_at(at) == "{" else self._expression(at, graph)
 
     def _expression(self, at: int, graph: str) -> int:
@@ -126,16 +124,11 @@ class PatternScan(TripleReader):
     def _exists(self, at: int, graph: str) -> int:
         return self.read_group(at, graph, is_joined=False)
 
-    def _data_block(self, at: int) -> int:
-        while self._mark_at(at) != "}":
-            at = self._next(at)
-        return at + 1
-
     def _select(self, at: int, graph: str) -> int:
         """A sub-select up to the brace that closes the group around it."""
         while self._mark_at(at) != "}":
             if self._word_at(at) == "VALUES":
-                at = self._data_block(at)
+                at = self._skip_to(at, "}") + 1
             elif self._mark_at(at) == "{":
                 at = self.read_group(at, graph, is_joined=False)
             elif self._mark_at(at) == "(":
@@ -143,19 +136,6 @@ class PatternScan(TripleReader):
             else:
                 at = self._next(at)
         return at
-
-    def _next(self, at: int) -> int:
-        if self._token_at(at) is END:
-            raise UnsupportedPattern("the end")
-        return at + 1
-
-    def _after_group(self, at: int) -> int:
-        depth = 0
-        while True:
-            depth += {"{": 1, "}": -1}.get(self._mark_at(at), 0)
-            at = self._next(at)
-            if not depth:
-                return at
 
     # -- terms
 

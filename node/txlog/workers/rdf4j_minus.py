@@ -16,8 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
-from txlog.sparql.tokens import END, Token, TokenCursor, tokens_by_operation
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, tokens_by_operation
 from txlog.workers.pattern_scan import find_where
 
 _MINUS: Final = re.compile(r"\bminus\b", re.IGNORECASE)
@@ -87,8 +86,7 @@ class _MinusWriter(TokenCursor):
 
     def _read_filter(self, at: int) -> tuple[str, int]:
         begin = self._token_at(at).start
-        while self._mark_at(at) not in ("(", "{"):
-            at = self._next(at)
+        at = self._skip_to(at, "(", "{")
         head = self._text[begin : self._token_at(at).start]
         new, at = self.read_group(at) if self._mark_at(at) == "{" else self._read_parentheses(at)
         return head + new, at
@@ -107,8 +105,3 @@ class _MinusWriter(TokenCursor):
             at = self._next(at)
             if not depth:
                 return "".join([*parts, self._text[copied : self._token_at(at - 1).end]]), at
-
-    def _next(self, at: int) -> int:
-        if self._token_at(at) is END:
-            raise UnsupportedPattern("the end")
-        return at + 1

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from txlog.sparql.rewrite.triple_reader import PathTriple, UnsupportedPattern
-from txlog.sparql.tokens import Edit, Token, apply_edits, tokens_by_operation
+from txlog.sparql.rewrite.triple_reader import PathTriple
+from txlog.sparql.tokens import Edit, Token, UnsupportedPattern, apply_edits, tokens_by_operation
 from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, ScannedGroup, find_where
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput
 from txlog.runtime.master_context import MasterContext
@@ -76,10 +76,7 @@ class RehearsalReports:
     async def report(self, request: Request, _: object) -> Response:
         """Takes the report of a rehearsal of this data centre. Answers ``{"known"}``, how many good ones of all data
         centres are known."""
-        try:
-            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=RehearsalReport)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
+        report = await read_json(request, RehearsalReport, _EXPECTED_BODY, BODY_MAX)
         if not math.isfinite(report.at) or not 0 < report.at <= self._clock() + _AHEAD_S:
             raise BadInput(f"at is {report.at}: expected seconds since 1970, and no later than now: check the clocks")
         if self._own.take(report):

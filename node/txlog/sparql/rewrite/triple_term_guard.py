@@ -20,9 +20,8 @@ from txlog.sparql.rewrite.triple_reader import (
     PathTriple,
     PropertyPath,
     TripleReader,
-    UnsupportedPattern,
 )
-from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens, tokens
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, significant_tokens, tokens
 
 _OPENS: Final = "<<("
 _GROUP_WORDS: Final = ("BIND", "GRAPH", "OPTIONAL", "UNION", "MINUS", "WHERE")
@@ -129,8 +128,6 @@ class _PatternScan(TokenCursor):
         at += 1
         while (mark := self._mark_at(at)) != "}":
             word = self._word_at(at)
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
             if mark == "{":
                 at = self.read_group(at, exists=exists)
             elif mark == ".":
@@ -150,44 +147,35 @@ class _PatternScan(TokenCursor):
         return at + 1
 
     def _read_filter(self, at: int, exists: bool) -> int:
-        while self._mark_at(at) not in ("(", "{"):
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
-            at += 1
+        at = self._skip_to(at, "(", "{")
         return self.read_group(at, exists=True) if self._mark_at(at) == "{" else self._read_parentheses(at, exists)
 
     def _read_parentheses(self, at: int, exists: bool) -> int:
         """An expression, whose groups are those of EXISTS; the variable behind an AS."""
         depth = 0
         while True:
-            token, mark = self._token_at(at), self._mark_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
+            mark = self._mark_at(at)
             if mark == "{":
                 at = self.read_group(at, exists=True)
                 continue
             if self._word_at(at) == "AS":
                 self._found.add(self._token_at(at + 1).text[1:])
             depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at += 1
+            at = self._next(at)
             if not depth:
                 return at
 
     def _read_values(self, at: int) -> int:
         while self._mark_at(at) != "}":
             token = self._token_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
             if token.kind == "VARIABLE":
                 self._found.add(token.text[1:])
-            at += 1
+            at = self._next(at)
         return at + 1
 
     def _read_select(self, at: int, exists: bool) -> int:
         """A SELECT up to the brace that closes its group."""
         while self._mark_at(at) != "}":
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
             if self._word_at(at) == "VALUES":
                 at = self._read_values(at)
             elif self._mark_at(at) == "{":
@@ -195,7 +183,7 @@ class _PatternScan(TokenCursor):
             elif self._mark_at(at) == "(":
                 at = self._read_parentheses(at, exists)
             else:
-                at += 1
+                at = self._next(at)
         return at
 
     # -- triples
