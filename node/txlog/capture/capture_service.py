@@ -64,25 +64,17 @@ class _Outcome(NamedTuple):
 
 
 class CaptureService:
-    """The store in ``config.folder``. ``publish(report)`` is called after each step. ``open_master(url)``: a client."""
+    """The store in ``config.folder``. ``publish(report)`` is called after each step."""
 
-    def __init__(
-        self,
-        config: ChangeSetsConfig,
-        log: EventLog,
-        publish: Callable[[ChangeSetReport], None],
-        open_master: Callable[[str], MasterClient] = MasterClient,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, config: ChangeSetsConfig, log: EventLog, publish: Callable[[ChangeSetReport], None]) -> None:
         self._config = config
         self._log = log
         self._publish = publish
-        self._masters = [open_master(url) for url in config.masters]
-        self._clock = clock
+        self._masters = [MasterClient(url) for url in config.masters]
         self._store: CaptureStore | None = None
         self._current = self._tick = self._announced = 0
         self._worker_pause_s = WORKER_POLL_S[0]
-        self._pruned_at = self._measured_at = clock() - PRUNE_S
+        self._pruned_at = self._measured_at = time.monotonic() - PRUNE_S
         self._size = self._rebuilds = 0
         self._copies = StateCopies(config.folder / "states")
         self.report = ChangeSetReport(None, ChangeSetState.LOADING)
@@ -217,8 +209,8 @@ class CaptureService:
         return 0.0
 
     def _prune(self) -> None:
-        if self._store is not None and self._clock() - self._pruned_at >= PRUNE_S:
-            self._pruned_at = self._clock()
+        if self._store is not None and time.monotonic() - self._pruned_at >= PRUNE_S:
+            self._pruned_at = time.monotonic()
             self._store.prune(self._config.keep_ms)
 
     # -- the end of a store
@@ -252,8 +244,8 @@ class CaptureService:
         if store is None:
             self.report = ChangeSetReport(None, outcome.state, rebuilds=self._rebuilds, error=outcome.error)
         else:
-            if self._clock() - self._measured_at >= SIZE_S:
-                self._measured_at, self._size = self._clock(), store.change_log_size
+            if time.monotonic() - self._measured_at >= SIZE_S:
+                self._measured_at, self._size = time.monotonic(), store.change_log_size
             self.report = ChangeSetReport(
                 ArchivePlace(store.end.index, store.end.hash.hex()),
                 outcome.state,

@@ -91,10 +91,10 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == "WORD" else ""
 
 
-def tokens(text: str, start: int = 0) -> list[Token]:
-    """All tokens of ``text`` from ``start``, comments and spaces too. Never fails; see kind ``ERROR``."""
+def tokens(text: str) -> list[Token]:
+    """All tokens of ``text``, comments and spaces too. Never fails; see kind ``ERROR``."""
     make = Token._make
-    return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text, start)]
+    return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text)]
 
 
 def significant_tokens(text: str) -> list[Token]:

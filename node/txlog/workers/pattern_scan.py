@@ -9,7 +9,8 @@ Source: SPARQL 1.1 Query Language, sections 18.2.2 (translation of groups) and 1
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,7 +20,7 @@ from txlog.sparql.rewrite.triple_reader import (
     PropertyPath,
     TripleReader,
 )
-from txlog.sparql.tokens import Edit, Token
+from txlog.sparql.tokens import Edit, Token, UnsupportedPattern, apply_edits, tokens_by_operation
 
 HAS_VARIABLE: Final = re.compile(r"[?$]\w")
 """Where it finds nothing in an update, no pattern or template needs to be looked at."""
@@ -167,6 +168,15 @@ def find_where(toks: Sequence[Token]) -> int:
         elif not depth and token.word == "WHERE":
             return at + 1 if toks[at + 1].text == "{" else -1
     return -1
+
+
+def rewrite_operations(text: str, edits_of: Callable[[Sequence[Token]], Iterable[Edit]]) -> str:
+    """An update of the log with these edits of each operation. One that does not parse stays as it is."""
+    edits = list[Edit]()
+    for toks in tokens_by_operation(text):
+        with suppress(UnsupportedPattern):
+            edits += list(edits_of(toks))
+    return apply_edits(text, edits)
 
 
 def extend_pattern(toks: Sequence[Token], addition: str) -> list[Edit]:

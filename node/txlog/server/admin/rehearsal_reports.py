@@ -49,14 +49,10 @@ class KnownRehearsals(msgspec.Struct):
 
 
 class RehearsalReports:
-    """The reports of rehearsals. ``send(peer, message)`` sends a message to another master. ``clock``: seconds since
-    1970."""
+    """The reports of rehearsals. ``send(peer, message)`` sends a message to another master."""
 
-    def __init__(
-        self, site: MasterContext, send: Callable[[str, bytes], None], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
         self._context = site
-        self._clock = clock
         self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, 0.0, self._next_notice)
         self._path = site.config.journal_folder / FILE
         self._known = {one.data_center: one for one in self._read()}
@@ -77,7 +73,7 @@ class RehearsalReports:
         """Takes the report of a rehearsal of this data centre. Answers ``{"known"}``, how many good ones of all data
         centres are known."""
         report = await read_json(request, RehearsalReport, _EXPECTED_BODY, BODY_MAX)
-        if not math.isfinite(report.at) or not 0 < report.at <= self._clock() + _AHEAD_S:
+        if not math.isfinite(report.at) or not 0 < report.at <= time.time() + _AHEAD_S:
             raise BadInput(f"at is {report.at}: expected seconds since 1970, and no later than now: check the clocks")
         if self._own.take(report):
             self._expect()
@@ -140,7 +136,7 @@ class RehearsalReports:
             return
         own = self._own
         if not own.expected_since:
-            own.expected_since = self._clock()
+            own.expected_since = time.time()
             self._write()
         own.due_at = max(own.expected_since, own.good.at if own.good is not None else 0.0) + self._max_age_s
 
