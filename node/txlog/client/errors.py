@@ -50,8 +50,17 @@ class _ErrorBody(msgspec.Struct):
     message: str = ""
 
 
-_LOG_REASONS: dict[str, type[Refused]] = {
-    c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
+_LOG_ERRORS: tuple[type[Refused], ...] = (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
+_BY_REASON: dict[str, type[Refused]] = {
+    c.reason: c
+    for c in (
+        *_LOG_ERRORS,
+        errors.KeyNotTaken,
+        errors.KeyTaken,
+        errors.RolledBack,
+        errors.OutcomeUndecided,
+        errors.CommitPending,
+    )
 }
 _BY_STATUS: dict[int, type[TxLogError]] = {
     c.status: c
@@ -70,7 +79,7 @@ _BY_STATUS: dict[int, type[TxLogError]] = {
 _BY_NAME: dict[str, type[TxLogError]] = {
     c.__name__: c
     for c in (
-        *_LOG_REASONS.values(),
+        *_LOG_ERRORS,
         *_BY_STATUS.values(),
         errors.Conflict,
         errors.ChangePending,
@@ -89,12 +98,6 @@ _BY_NAME: dict[str, type[TxLogError]] = {
 """Errors whose constructor takes only a message."""
 
 
-_BY_REASON: dict[str, type[TxLogError]] = {
-    c.reason: c
-    for c in (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
-}
-
-
 def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:
     """The exception for a response whose status is 400 or more. The RDF4J and SPARQL endpoints send errors as a line
     of text, with the reason in the header ``TxLog-Error``. A body in another format (a proxy's page) becomes the class
@@ -105,8 +108,6 @@ def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, bod
     except DECODE_ERRORS:
         named = _ErrorBody(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
     message = named.message or f"{url} answered {status}"
-    if named.reason in _LOG_REASONS:
-        return _LOG_REASONS[named.reason](message)
     if named.reason in _BY_REASON:
         return _BY_REASON[named.reason](message)
     if named.error in _BY_NAME:
