@@ -44,14 +44,22 @@ def _change_marker(
         lock.pause()
 
 
+def _expect_unmoved(
+    source: SourceWorker, found: MarkerPosition | None, was: MarkerPosition | None, seen: str
+) -> MarkerPosition:
+    """The marker of a store that is where it was; its fence may be another one by now."""
+    if found is None or was is None or found._replace(fence=was.fence) != was:
+        raise WorkerMoved(f"{source.name} is at {found}, not at {was} as was {seen}")
+    return found
+
+
 def mark_unordered(source: SourceWorker, was: MarkerPosition | None, to: Position) -> MarkerPosition:
     """Returns the new marker, written in one transaction of the store: position ``to``, a raised fence, and the
     abandoned position among the earlier ones. :class:`~txlog.backup.backup_errors.WorkerMoved` when the worker is not
     at its last reported position (``was``): then another target may be right."""
 
     def following(found: MarkerPosition | None) -> MarkerPosition:
-        if found is None or was is None or found._replace(fence=was.fence) != was:
-            raise WorkerMoved(f"{source.name} is at {found}, not at {was} as was reported; looked at again")
+        found = _expect_unmoved(source, found, was, "reported; looked at again")
         place = (found.position.index, found.position.hash)
         return found._replace(position=to, fence=found.fence + 1, unordered=(*found.unordered, place))
 
@@ -67,8 +75,7 @@ def adopt_store(source: SourceWorker, was: MarkerPosition | None, cluster: bytes
     def following(found: MarkerPosition | None) -> MarkerPosition:
         if found is not None and found.cluster == cluster:
             return found
-        if found is None or was is None or found._replace(fence=was.fence) != was:
-            raise WorkerMoved(f"{source.name} is at {found}, not at {was} as was decided; look again")
+        found = _expect_unmoved(source, found, was, "decided; look again")
         at = found.position
         base = content_base(found.cluster, found.base, at.index, at.hash)
         return MarkerPosition(first, found.fence + 1, (), cluster, base)

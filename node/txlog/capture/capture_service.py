@@ -91,18 +91,18 @@ class CaptureService:
 
     def values(self, reader: ChangeLogReader, request: ValuesRequest) -> ValuesAnswer:
         """The values of keys, from any thread; errors as of :func:`~txlog.sites.key_values.read_values`."""
-        store = self._store
-        if store is None:
-            raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
-        return read_values(store, reader, request)
+        return read_values(self._made_store(), reader, request)
 
     def state(self, after: int) -> Generator[bytes, None, None]:
         """The state of the store, in pieces, for one thread; errors as of :meth:`StateCopies.read`, and
         :class:`Unavailable` while there is no store."""
+        return self._copies.read(self._made_store(), after)
+
+    def _made_store(self) -> CaptureStore:
         store = self._store
         if store is None:
             raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
-        return self._copies.read(store, after)
+        return store
 
     def run(self, stop: threading.Event) -> None:
         """Works until ``stop`` is set. Then the store is closed, with a checkpoint."""

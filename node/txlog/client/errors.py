@@ -51,16 +51,10 @@ class _ErrorBody(msgspec.Struct):
 
 
 _LOG_ERRORS: tuple[type[Refused], ...] = (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
-_BY_REASON: dict[str, type[Refused]] = {
-    c.reason: c
-    for c in (
-        *_LOG_ERRORS,
-        errors.KeyNotTaken,
-        errors.KeyTaken,
-        errors.RolledBack,
-        errors.OutcomeUndecided,
-        errors.CommitPending,
-    )
+_OF_WRITES = (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
+_BY_REASON: dict[str, type[TxLogError]] = {
+    **{c.reason: c for c in _LOG_ERRORS},
+    **{c.reason: c for c in _OF_WRITES},
 }
 _BY_STATUS: dict[int, type[TxLogError]] = {
     c.status: c

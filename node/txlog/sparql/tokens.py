@@ -16,7 +16,7 @@ of its own (the grammar distinguishes ``?a-1`` and ``-1``). A code point escape 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput
@@ -168,6 +168,40 @@ class TokenCursor:
             at = self._next(at)
             if not depth:
                 return at
+
+    def _after_expression(self, at: int, read_group: Callable[[int], int]) -> int:
+        """The index after the parenthesis that closes the one at ``at``. ``read_group``: gives the index after a group,
+        which is one of EXISTS."""
+        depth = 0
+        while True:
+            mark = self._mark_at(at)
+            if mark == "{":
+                at = read_group(at)
+                continue
+            depth += _PARENTHESES.get(mark, 0)
+            at = self._next(at)
+            if not depth:
+                return at
+
+    def _rewrite_expression(
+        self, text: str, at: int, rewrite_group: Callable[[int], tuple[str, int]]
+    ) -> tuple[str, int]:
+        """The part of ``text`` in parentheses at ``at``, and the index after it. ``rewrite_group``: gives the new text
+        of a group, which is one of EXISTS, and the index after it."""
+        parts, copied = list[str](), self._token_at(at).start
+
+        def read_group(begin: int) -> int:
+            nonlocal copied
+            new, end = rewrite_group(begin)
+            parts.extend((text[copied : self._token_at(begin).start], new))
+            copied = self._token_at(end - 1).end
+            return end
+
+        at = self._after_expression(at, read_group)
+        return "".join([*parts, text[copied : self._token_at(at - 1).end]]), at
+
+
+_PARENTHESES: Final = {"(": 1, "<<(": 1, ")": -1, ")>>": -1}
 
 
 def word_at(toks: Sequence[Token], at: int) -> str:

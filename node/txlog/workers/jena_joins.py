@@ -124,22 +124,12 @@ class _JoinWriter(TokenCursor):
 
     def _expression(self, at: int) -> tuple[str, int]:
         """``FILTER`` or ``BIND`` with the groups of its EXISTS."""
-        out, copied, depth = list[str](), self._token_at(at).start, 0
-        at += 1
-        while True:
-            mark = self._mark_at(at)
-            if mark == "{":
-                out.append(self._text[copied : self._token_at(at).start])
-                group, at = self._group(at)
-                out.append(group)
-                copied = self._after(at - 1)
-                if depth:
-                    continue
-                return "".join(out), at
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at = self._next(at)
-            if not depth and mark in (")", ")>>"):
-                return "".join([*out, self._text[copied : self._after(at - 1)]]), at
+        begin = self._token_at(at).start
+        at = self._skip_to(at, "(", "{")
+        head = self._text[begin : self._token_at(at).start]
+        is_group = self._mark_at(at) == "{"
+        new, at = self._group(at) if is_group else self._rewrite_expression(self._text, at, self._group)
+        return head + new, at
 
     def _values(self, at: int) -> tuple[str, int]:
         end = self._skip_to(at, "}")

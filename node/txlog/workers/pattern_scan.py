@@ -107,22 +107,13 @@ class PatternScan(TripleReader):
 
     def _constraint(self, at: int, graph: str) -> int:
         at = self._skip_to(at, "(", "{")
-        return self._exists(at, graph) if self._mark_at(at) == "{" else self._expression(at, graph)
+        return self._inner_group(at, graph) if self._mark_at(at) == "{" else self._expression(at, graph)
 
     def _expression(self, at: int, graph: str) -> int:
-        """From its opening parenthesis to the one that closes it; groups inside are those of EXISTS."""
-        depth = 0
-        while True:
-            mark = self._mark_at(at)
-            if mark == "{":
-                at = self._exists(at, graph)
-                continue
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at = self._next(at)
-            if not depth:
-                return at
+        return self._after_expression(at, lambda begin: self._inner_group(begin, graph))
 
-    def _exists(self, at: int, graph: str) -> int:
+    def _inner_group(self, at: int, graph: str) -> int:
+        """Of EXISTS, or of a sub-select."""
         return self.read_group(at, graph, is_joined=False)
 
     def _select(self, at: int, graph: str) -> int:
@@ -131,7 +122,7 @@ class PatternScan(TripleReader):
             if self._word_at(at) == "VALUES":
                 at = self._skip_to(at, "}") + 1
             elif self._mark_at(at) == "{":
-                at = self.read_group(at, graph, is_joined=False)
+                at = self._inner_group(at, graph)
             elif self._mark_at(at) == "(":
                 at = self._expression(at, graph)
             else:

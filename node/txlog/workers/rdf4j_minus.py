@@ -92,16 +92,4 @@ class _MinusWriter(TokenCursor):
         return head + new, at
 
     def _read_parentheses(self, at: int) -> tuple[str, int]:
-        """From an opening parenthesis to the one that closes it; groups inside are those of EXISTS."""
-        parts, copied, depth = list[str](), self._token_at(at).start, 0
-        while True:
-            if self._mark_at(at) == "{":
-                begin = self._token_at(at).start
-                new, at = self.read_group(at)
-                parts += (self._text[copied:begin], new)
-                copied = self._token_at(at - 1).end
-                continue
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(self._mark_at(at), 0)
-            at = self._next(at)
-            if not depth:
-                return "".join([*parts, self._text[copied : self._token_at(at - 1).end]]), at
+        return self._rewrite_expression(self._text, at, self.read_group)

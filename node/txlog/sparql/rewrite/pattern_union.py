@@ -153,21 +153,12 @@ class PatternWriter(TokenCursor):
         if self._mark_at(at) == "{":
             inside, at = self._group(at, scope, False)
             return f" {{ {inside} }}", at
-        out: list[str] = []
-        start, depth = self._token_at(at).start, 0
-        while True:
-            token = self._token_at(at)
-            if self._mark_at(at) == "{":
-                out.append(self._text[start : token.start])
-                inside, at = self._group(at, scope, False)
-                out.append(f"{{ {inside} }}")
-                start = self._token_at(at - 1).end
-                continue
-            depth += {"(": 1, ")": -1}.get(self._mark_at(at), 0)
-            at = self._next(at)
-            if not depth:
-                out.append(self._text[start : token.end])
-                return "".join(out), at
+
+        def rewrite_group(begin: int) -> tuple[str, int]:
+            inside, end = self._group(begin, scope, False)
+            return f"{{ {inside} }}", end
+
+        return self._rewrite_expression(self._text, at, rewrite_group)
 
     def _values(self, at: int, certain: bool) -> tuple[str, int]:
         start, undefined, names = self._token_at(at).start, False, set[str]()

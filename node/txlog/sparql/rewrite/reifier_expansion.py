@@ -162,15 +162,15 @@ class _Expander(TokenCursor):
         self._read_parentheses()
 
     def _read_parentheses(self) -> None:
-        """An expression in parentheses; ``EXISTS`` has a group."""
-        self._expect("(")
-        depth = 1
-        while depth:
-            if self._mark() == "{":
-                self._read_group()
-                continue
-            depth += {"(": 1, ")": -1}.get(self._mark(), 0)
-            self._advance()
+        """An expression in parentheses."""
+        if self._mark() != "(":
+            raise UnsupportedPattern
+        self._at = self._after_expression(self._at, self._read_exists)
+
+    def _read_exists(self, at: int) -> int:
+        self._at = at
+        self._read_group()
+        return self._at
 
     # -- statements
 

@@ -133,7 +133,7 @@ class _PatternScan(TokenCursor):
             elif mark == ".":
                 at += 1
             elif word == "FILTER":
-                at = self._read_filter(at + 1, exists)
+                at = self._read_filter(at + 1)
             elif word == "VALUES":
                 at = self._read_values(at)
             elif word == "SELECT":
@@ -141,29 +141,24 @@ class _PatternScan(TokenCursor):
             elif word in _GROUP_WORDS:
                 at += 2 if word == "GRAPH" else 1
                 if word == "BIND":
-                    at = self._read_parentheses(at, exists)
+                    at = self._read_parentheses(at)
             else:
                 at = self._read_triples(at, exists)
         return at + 1
 
-    def _read_filter(self, at: int, exists: bool) -> int:
+    def _read_filter(self, at: int) -> int:
         at = self._skip_to(at, "(", "{")
-        return self.read_group(at, exists=True) if self._mark_at(at) == "{" else self._read_parentheses(at, exists)
+        return self._read_exists(at) if self._mark_at(at) == "{" else self._read_parentheses(at)
 
-    def _read_parentheses(self, at: int, exists: bool) -> int:
-        """An expression, whose groups are those of EXISTS; the variable behind an AS."""
-        depth = 0
-        while True:
-            mark = self._mark_at(at)
-            if mark == "{":
-                at = self.read_group(at, exists=True)
-                continue
-            if self._word_at(at) == "AS":
-                self._found.add(self._token_at(at + 1).text[1:])
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at = self._next(at)
-            if not depth:
-                return at
+    def _read_exists(self, at: int) -> int:
+        return self.read_group(at, exists=True)
+
+    def _read_parentheses(self, at: int) -> int:
+        """An expression; the variable behind its AS."""
+        end = self._after_expression(at, self._read_exists)
+        if self._word_at(end - 3) == "AS":
+            self._found.add(self._token_at(end - 2).text[1:])
+        return end
 
     def _read_values(self, at: int) -> int:
         while self._mark_at(at) != "}":
@@ -181,7 +176,7 @@ class _PatternScan(TokenCursor):
             elif self._mark_at(at) == "{":
                 at = self.read_group(at, exists=exists)
             elif self._mark_at(at) == "(":
-                at = self._read_parentheses(at, exists)
+                at = self._read_parentheses(at)
             else:
                 at = self._next(at)
         return at
