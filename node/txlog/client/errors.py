@@ -50,7 +50,7 @@ class _ErrorBody(msgspec.Struct):
     message: str = ""
 
 
-_LOG_ERRORS: tuple[type[Refused], ...] = (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
+_LOG_ERRORS = (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
 _OF_WRITES = (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
 _BY_REASON: dict[str, type[TxLogError]] = {
     **{c.reason: c for c in _LOG_ERRORS},
