@@ -50,11 +50,8 @@ class _ErrorBody(msgspec.Struct):
     message: str = ""
 
 
-_LOG_ERRORS = (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
-_OF_WRITES = (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
-_BY_REASON: dict[str, type[TxLogError]] = {
-    **{c.reason: c for c in _LOG_ERRORS},
-    **{c.reason: c for c in _OF_WRITES},
+_LOG_REASONS: dict[str, type[Refused]] = {
+    c.reason: c for c in (LogDiverged, LogAhead, LogNeedsRestore, LogGone, NoChangeSets)
 }
 _BY_STATUS: dict[int, type[TxLogError]] = {
     c.status: c
@@ -73,7 +70,7 @@ _BY_STATUS: dict[int, type[TxLogError]] = {
 _BY_NAME: dict[str, type[TxLogError]] = {
     c.__name__: c
     for c in (
-        *_LOG_ERRORS,
+        *_LOG_REASONS.values(),
         *_BY_STATUS.values(),
         errors.Conflict,
         errors.ChangePending,
@@ -90,6 +87,10 @@ _BY_NAME: dict[str, type[TxLogError]] = {
     )
 }
 """Errors whose constructor takes only a message."""
+
+
+_OF_WRITES = (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
+_BY_REASON: dict[str, type[TxLogError]] = {**_LOG_REASONS, **{c.reason: c for c in _OF_WRITES}}
 
 
 def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:
