@@ -156,8 +156,8 @@ CERTIFICATION_MUTANTS: tuple[Mutant, ...] = (
         "values-into-groups",
         "C4",
         READER,
-        "                at = self._group(at, _fixed(graphs))\n            elif mark",
-        "                at = self._group(at, _fixed(graphs), blocks)\n            elif mark",
+        "                at = self.read_group(at, _fixed(graphs))\n            elif mark",
+        "                at = self.read_group(at, _fixed(graphs), blocks)\n            elif mark",
         _VALUES,
     ),
     _mutant(

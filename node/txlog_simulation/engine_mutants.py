@@ -54,8 +54,8 @@ ENGINE_MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "jena-gets-any-subject",
         "fuseki.py",
-        "guard_templates(each.payload.decode())",
-        "each.payload.decode()",
+        "update_texts(operations, _normalise_quads, guard_templates)",
+        "update_texts(operations, _normalise_quads)",
         f"{_SUBJECTS}test_a_template_makes_triples_of_rdf",
     ),
     _mutant(

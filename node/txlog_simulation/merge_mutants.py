@@ -6,7 +6,7 @@ from txlog_simulation.mutant import Mutant
 from txlog_simulation.source_patches import SourceEdit
 
 _CHAIN = "txlog/backup/bounded_chain.py"
-_MERGE = "txlog/backup/chain_merge.py"
+_MERGE = "txlog/backup/bounded_chain.py"
 _WRITER = "txlog/backup/backup_writer.py"
 _INCREMENT = "txlog/backup/increment_writer.py"
 _CATALOGUE = "txlog/backup/catalogue.py"

@@ -101,7 +101,7 @@ RIGHTS_AND_BACKUPS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "backups-of-all-repositories-in-one-folder",
-        "txlog/backup/nested_target.py",
+        "txlog/backup/target.py",
         'self._folder = f"{REPOSITORIES_FOLDER}/{repository}"',
         "self._folder = REPOSITORIES_FOLDER",
         "node/tests/backup/test_nested_targets.py::test_the_same_names_are_apart",

@@ -27,9 +27,9 @@ from txlog.backup import (
     worker_lock,
 )
 from txlog.backup.folder_target import FolderTarget
+from txlog.backup.marker_change import adopt_store
 from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.progress import BackupProgress
-from txlog.backup.store_adoption import adopt_store
 from txlog.client import MasterClient
 from txlog.config.process_config import FolderConfig
 from txlog.model.entry import Position

@@ -20,9 +20,9 @@ from txlog.backup.backup_errors import (
     WorkerMoved,
     WorkerNotEmpty,
 )
+from txlog.backup.marker_change import adopt_store
 from txlog.backup.pinned_snapshot import read_marker
 from txlog.backup.restoration import AdoptingLog
-from txlog.backup.store_adoption import adopt_store
 from txlog.backup.store_ownership import refuse_incomplete_log, refuse_other_store
 from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup
 from txlog.client import JsonMarker, WorkerStatus

@@ -14,8 +14,8 @@ from txlog.apply import WorkerState, apply_up_to
 from txlog.backup.backup_errors import WorkerMoved, WorkerUnordered
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.duty import is_on_chain
+from txlog.backup.marker_change import mark_unordered
 from txlog.backup.pinned_snapshot import choose_most_advanced, read_marker
-from txlog.backup.unordered_marker import mark_unordered
 from txlog.client import JsonMarker, WorkerStatus
 from txlog.model.entry import LogEntry, Position
 from txlog.workers.adapter import MarkerPosition

@@ -51,7 +51,7 @@ async def test_a_good_one_is_reported(rehearsed: Rehearsed) -> None:
     assert (found["ok"], found["graphs"], found["differing"], found["problems"]) == (True, 2, 0, [])
     assert (found["level"], "start" in found["phases"]) == ("cluster", True)
     (stream,) = find_streams(rehearsed.target)
-    (stored,) = stream.read_rehearsals()
+    (stored,) = stream.read_records("rehearsal")
     assert (stored["ok"], stored["index"], stored["at"]) == (True, 4, found["at"])
     assert (await shown(rehearsed))["lastGoodAt"] == found["at"]
     done = await command(rehearsed)
@@ -74,7 +74,7 @@ async def test_planted_faults_are_shown_and_reported_to_nobody(rehearsed: Rehear
     found = json.loads(done.stdout)
     assert (done.exit_code, found["ok"], found["named"], found["of"]) == (0, True, 12, 12)
     (stream,) = find_streams(rehearsed.target)
-    assert stream.read_rehearsals() == []
+    assert list(stream.read_records("rehearsal")) == []
     assert (await rehearsed.cluster.get(0, "/txlog/status"))["archive"] is None
 
 

@@ -11,7 +11,8 @@ import pytest
 from master_cluster import Cluster, until
 from test_trimming_on_disk import SEGMENT_BYTES, load, tell_backup
 
-from txlog.server.admin.archive_delay import PLACES_MAX, SAMPLES_MAX, PlaceMemory, StableAges
+from txlog.server.admin.archive_reports import PLACES_MAX, PlaceMemory
+from txlog.server.admin.stable_delay import SAMPLES_MAX, StableAges
 from txlog.wire.archive_report import ArchivePlace
 
 ARCHIVE = {"max_delay_ms": 200}

@@ -158,10 +158,7 @@ def report_places(newest_first: Sequence[Node]) -> list[ArchivePlace]:
 
 
 def _state_of(error: TxLogError) -> str:
-    for kind, state in _ERROR_STATES:
-        if isinstance(error, kind):
-            return state
-    return "Waiting"
+    return next((state for kind, state in _ERROR_STATES if isinstance(error, kind)), "Waiting")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

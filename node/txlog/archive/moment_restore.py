@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from txlog.archive.entry_refusal import refuse_foreign
+from txlog.archive.archive_errors import EntryRefused
+from txlog.archive.block_codec import ArchivedEntry
 from txlog.archive.executed_entries import ExecutedEntries
 from txlog.archive.file_name import Node
 from txlog.archive.moment import Moment
@@ -40,8 +41,11 @@ from txlog.backup.read_lease import hold_lease
 from txlog.backup.target import BackupTarget
 from txlog.backup.verification import compare_digest, read_contents, read_manifest
 from txlog.config.units import AS_WRITTEN, server_of_engine
+from txlog.model.bulk_entry import decode_bulk_load
 from txlog.model.entry import KIND_UPDATE, Position
+from txlog.model.errors import BadInput
 from txlog.model.ids import Txid
+from txlog.sparql.logged_payload import check_logged_payload
 from txlog.workers.adapter import LoadMarker, MarkerPosition
 from txlog.workers.canonical_literals import canonical_lines, lines_with_lower_tags
 from txlog.workers.digest import Digest, Digester
@@ -149,7 +153,7 @@ def _prepare(
     executed = ExecutedEntries(plan, reader.read)
     for done, file in enumerate(plan.files, 1):
         for entry in executed.of_file(file):
-            refuse_foreign(entry)
+            _refuse_foreign(entry)
             if entries.entries or entry.kind == KIND_UPDATE:
                 entries.add(entry)
             else:
@@ -230,3 +234,22 @@ def _parse_place(text: str | None) -> Node | None:
         return Node(int(index), bytes.fromhex(digits)) if colon and len(digits) == 32 else None
     except ValueError:
         return None
+
+
+def _refuse_foreign(entry: ArchivedEntry) -> None:
+    """What a front door refuses is refused again: the chain of an archive is no signature, so a forger could write one.
+    :class:`EntryRefused` for an entry that no master has accepted: an update that reads other addresses, names of
+    TxLog's own, payloads that are none. Also for a bulk load, whose data no archive has."""
+    load = decode_bulk_load(entry.payload) if entry.kind == KIND_UPDATE else None
+    if load is not None:
+        raise EntryRefused(
+            f"the entry {entry.index} ({entry.txid}) is the bulk load {load.id} of {load.quads:,} quads, which are in "
+            "no archive; restore from a backup that was taken behind it, or to a moment before it"
+        )
+    try:
+        check_logged_payload(entry.kind, entry.payload)
+    except BadInput as wrong:
+        raise EntryRefused(
+            f"the entry {entry.index} ({entry.txid}) holds what no master accepts: {wrong}; compare the archive with "
+            "another copy, and find out who wrote it"
+        ) from None

@@ -225,7 +225,7 @@ class Stream:
         return {node: tuple(rows.get(str(node), ())) for node in starts.begins}
 
     def _read_begins(self) -> tuple[list[Node], int]:
-        records = [each for each in self._read_records("begin") if isinstance(each.get("floor"), int)]
+        records = [each for each in self.read_records("begin") if isinstance(each.get("floor"), int)]
         newest = max(records, key=lambda each: (each["floor"], -len(each["begins"])), default=None)
         if newest is None:
             return [], 0
@@ -256,7 +256,7 @@ class Stream:
 
     def read_gaps(self) -> list[Node]:
         """The places after which the stream begins again."""
-        found = (_node_from_json(fields.get("begin")) for fields in self._read_records("gap"))
+        found = (_node_from_json(fields.get("begin")) for fields in self.read_records("gap"))
         return sorted({node for node in found if node is not None})
 
     def record_lost(self, head: Node, common: Node, settled: int, master: str) -> None:
@@ -267,7 +267,7 @@ class Stream:
 
     def read_losses(self) -> list[dict[str, Any]]:
         """The fields of :meth:`record_lost`, for people."""
-        return list(self._read_records("lost"))
+        return list(self.read_records("lost"))
 
     def record_rehearsal(self, at: float, fields: dict[str, Any]) -> None:
         """The result of a rehearsed recovery that began ``at``, in seconds since 1970."""
@@ -282,15 +282,6 @@ class Stream:
             key = f"{self.id.folder}/rescued/{int(at * 1000):013d}-{secrets.token_hex(4)}.json"
             self._target.create(key, encode_checked({"successor": successor, "transactions": rows, "at": at}))
 
-    def read_rescued(self, successor: str) -> dict[str, str]:
-        """The ids of :meth:`record_rescue` for this cluster, the old ones to the new ones."""
-        records = [each for each in self._read_records("rescued") if each.get("successor") == successor]
-        return {old: new for each in records for old, new in each.get("transactions", ())}
-
-    def read_rehearsals(self) -> list[dict[str, Any]]:
-        """The fields of :meth:`record_rehearsal`, the oldest first; damaged ones are passed over."""
-        return list(self._read_records("rehearsal"))
-
     def _file_key(self, name: FileName) -> str:
         return f"{self.id.folder}/log{name.level}/{name}"
 
@@ -300,7 +291,9 @@ class Stream:
     def _record_key(self, kind: str, node: Node) -> str:
         return f"{self.id.folder}/{kind}/{node.index:016x}-{node.hash.hex()}.json"
 
-    def _read_records(self, kind: str) -> Iterator[dict[str, Any]]:
+    def read_records(self, kind: str) -> Iterator[dict[str, Any]]:
+        """The fields of the records of this kind, such as ``rehearsal``, the oldest first; damaged ones are passed
+        over."""
         keys = sorted(each.key for each in self._target.list_nested(f"{self.id.folder}/{kind}"))
         for key in keys:
             fields = decode_checked(self._target.read(key, _RECORD_BYTES_MAX)) if key.endswith(".json") else None

@@ -3,7 +3,7 @@
 from txlog.backup.adoption import adopt, initial_position
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.backup_writer import BackupRequest, take_backup
-from txlog.backup.bounded_chain import ChainBounds, take_incremental_or_full
+from txlog.backup.bounded_chain import ChainBounds, merge_chain, take_incremental_or_full
 from txlog.backup.catalogue import (
     CatalogueEntry,
     catalogue,
@@ -13,7 +13,6 @@ from txlog.backup.catalogue import (
     release_backup,
 )
 from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
-from txlog.backup.chain_merge import merge_chain
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.graph_repair import RepairResult, repair_graphs
 from txlog.backup.pinned_snapshot import SourceWorker

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,31 +57,17 @@ def write_digests(chunks: Iterable[bytes], path: Path, *, graphs_max: int = GRAP
 def differing_graphs(shown: Path, final: Path) -> Iterator[tuple[str, int, int]]:
     """The graphs whose content differs, in order: IRI without brackets, and the number of quads in each file."""
     with open(shown, "rb") as one, open(final, "rb") as other:
-        before: DigestLine | None = None
-        was_final = False
-        for each, where in heapq.merge(
+        lines = heapq.merge(
             ((line, 0) for line in _parse_lines(one)),
             ((line, 1) for line in _parse_lines(other)),
             key=lambda pair: pair[0].graph,
-        ):
-            if before is not None and before.graph == each.graph:
-                if before != each:
-                    yield _graph_iri(each.graph), before.quads, each.quads
-                before = None
-                continue
-            if before is not None:
-                yield _one_sided(before, after=was_final)
-            before, was_final = each, bool(where)
-        if before is not None:
-            yield _one_sided(before, after=was_final)
-
-
-def _one_sided(one: DigestLine, *, after: bool) -> tuple[str, int, int]:
-    return (_graph_iri(one.graph), 0, one.quads) if after else (_graph_iri(one.graph), one.quads, 0)
-
-
-def _graph_iri(graph: bytes) -> str:
-    return graph[1:-1].decode()
+        )
+        for graph, same in groupby(lines, key=lambda pair: pair[0].graph):
+            sides = {side: line for line, side in same}
+            before, after = sides.get(0), sides.get(1)
+            if before != after:
+                quads = [line.quads if line is not None else 0 for line in (before, after)]
+                yield graph[1:-1].decode(), quads[0], quads[1]
 
 
 def _write_run(made: Digester, path: Path, number: int) -> Path:
@@ -99,13 +86,6 @@ def _parse_lines(file: Iterable[bytes]) -> Iterator[DigestLine]:
 
 def _merge_runs(sums: Iterable[DigestLine]) -> Iterator[DigestLine]:
     """Merges the lines of a graph that several runs contain."""
-    last: DigestLine | None = None
-    for one in sums:
-        if last is not None and last.graph == one.graph:
-            last = DigestLine(one.graph, last.quads + one.quads, (last.total + one.total) % _MODULUS)
-            continue
-        if last is not None:
-            yield last
-        last = one
-    if last is not None:
-        yield last
+    for graph, lines in groupby(sums, key=lambda line: line.graph):
+        same = list(lines)
+        yield DigestLine(graph, sum(line.quads for line in same), sum(line.total for line in same) % _MODULUS)

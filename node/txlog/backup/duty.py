@@ -23,13 +23,12 @@ from txlog.backup.catalogue import COMPLETE, catalogue, release_backup
 from txlog.backup.chain_check import ChainCheck, make_chain_check, read_cluster_id
 from txlog.backup.dataset_load import RestoreTarget
 from txlog.backup.graph_repair import RepairPatch, known_cells, known_graphs, repair_graphs, save_patch
+from txlog.backup.marker_change import adopt_store, mark_unordered
 from txlog.backup.pinned_snapshot import SourceWorker, choose_most_advanced, read_system_graphs, resume_worker
 from txlog.backup.rejoin_diff import RejoinDiff
 from txlog.backup.split_backup import back_up_for_duty
-from txlog.backup.store_adoption import adopt_store
 from txlog.backup.store_ownership import cluster_id_bytes, first_position, refuse_other_store
 from txlog.backup.target import open_target
-from txlog.backup.unordered_marker import mark_unordered
 from txlog.backup.worker_lookup import list_workers, open_restore_target, open_source_worker
 from txlog.backup.worker_rebuild import rebuild_empty, rebuild_from_backup, rebuild_from_worker
 from txlog.client import JsonMarker, MasterClient, WorkerStatus

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, TargetFull, TargetUnreachable
-from txlog.backup.stored_object import StoredObject
+from txlog.backup.target import StoredObject
 from txlog.config.atomic_file import sync_folder
 
 _TEMPORARY_SUFFIX = ".new"
@@ -96,8 +96,7 @@ class FolderTarget:
                 for file in sorted(folder.iterdir()):
                     key = f"{folder.name}/{file.name}"
                     if key.startswith(prefix) and file.is_file():
-                        seen = file.stat()
-                        yield StoredObject(key, seen.st_size, seen.st_mtime)
+                        yield _stored(key, file)
 
     def list_nested(self, folder: str, after: str = "") -> Iterator[StoredObject]:
         with self._translate_errors("list", folder):
@@ -108,8 +107,7 @@ class FolderTarget:
                     path = Path(parent, name)
                     key = path.relative_to(self._root).as_posix()
                     if key > after and path.is_file():
-                        seen = path.stat()
-                        yield StoredObject(key, seen.st_size, seen.st_mtime)
+                        yield _stored(key, path)
 
     def delete(self, keys: list[str]) -> None:
         with self._translate_errors("delete", ", ".join(keys[:3])):
@@ -132,6 +130,11 @@ class FolderTarget:
             yield
         except OSError as error:
             _raise_target_error(self._root, doing, key, error)
+
+
+def _stored(key: str, file: Path) -> StoredObject:
+    seen = file.stat()
+    return StoredObject(key, seen.st_size, seen.st_mtime)
 
 
 def _link(new: Path, path: Path) -> bool:

@@ -9,7 +9,6 @@ from txlog.backup.backup_errors import OtherEngine
 from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.chain_check import ChainCheck, check_cluster
 from txlog.backup.dataset_load import (
-    LOCK_TIMEOUT_S,
     ExpectedContent,
     RestoreTarget,
     finish_load,
@@ -55,17 +54,15 @@ def restore_backup(
     on_chain: ChainCheck,
     *,
     again: bool = False,
-    fence: int = 1,
     on_progress: ProgressCallback = no_progress,
-    lock_s: float = LOCK_TIMEOUT_S,
     beginning: AbstractContextManager[None] | None = None,
     adopting: AdoptingLog | None = None,
 ) -> RestoreResult:
     """Restores into an empty worker. ``again``: into one with an interrupted restore, which is emptied first.
-    ``fence``: the number that appliers must find beside the position. ``beginning``: a context that lasts until the
-    worker is marked as loading (:func:`txlog.backup.worker_rebuild.out_of_rotation`, for a worker that a pipeline
-    knows). ``adopting``: the backup is of another cluster, and its content comes before the first entry of this log; a
-    worker that holds nothing but this log is emptied first.
+    ``beginning``: a context that lasts until the worker is marked as loading
+    (:func:`txlog.backup.worker_rebuild.out_of_rotation`, for a worker that a pipeline knows). ``adopting``: the backup
+    is of another cluster, and its content comes before the first entry of this log; a worker that holds nothing but
+    this log is emptied first.
 
     Raises without a change of the worker: every fault of the backup, ``OtherCluster``, ``OtherEngine``,
     ``OffTheChain``, ``WorkerNotEmpty``, ``WorkerLoading``. Any other error leaves the worker marked as loading.
@@ -86,9 +83,8 @@ def restore_backup(
             into,
             emptying=emptying,
             again=again,
-            fence=fence,
+            fence=1,
             on_progress=on_progress,
-            lock_s=lock_s,
             beginning=beginning,
             adopting=adopting,
         )
@@ -130,15 +126,14 @@ def load_backup(
     fence: int,
     on_progress: ProgressCallback,
     again: bool = False,
-    lock_s: float = LOCK_TIMEOUT_S,
     beginning: AbstractContextManager[None] | None = None,
     adopting: AdoptingLog | None = None,
 ) -> RestoreResult:
-    """The part of :func:`restore_backup` that changes the worker, for a verified backup. ``beginning``: a context that
-    lasts until the worker is marked as loading."""
+    """The part of :func:`restore_backup` that changes the worker, for a verified backup. ``fence``: the number that
+    appliers must find beside the position."""
     expected = _expected_content(manifest, adopting)
     with beginning or nullcontext():
-        loading = start_load(into, expected.position, emptying=emptying, again=again, lock_s=lock_s)
+        loading = start_load(into, expected.position, emptying=emptying, again=again)
     size = load_batches(into, loading, read_contents(target, manifest), manifest.quads, on_progress)
     marker = finish_load(into, loading, expected, fence, on_progress)
     return RestoreResult(marker, manifest.quads, size, tuple(manifest.undecided_transactions))

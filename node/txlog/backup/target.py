@@ -4,12 +4,20 @@ archive are nested, in a folder whose name begins with ``_``."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
-from txlog.backup.folder_target import FolderTarget
-from txlog.backup.nested_target import NestedTarget
-from txlog.backup.stored_object import StoredObject
 from txlog.config.process_config import FolderConfig, S3Config, TargetConfig
+
+REPOSITORIES_FOLDER: Final = "_repositories"
+"""On a target: a folder for each further repository."""
+
+
+class StoredObject(NamedTuple):
+    """An object on a target. ``modified`` in seconds since 1970, by the target's clock."""
+
+    key: str
+    bytes: int
+    modified: float
 
 
 class BackupTarget(Protocol):
@@ -44,6 +52,47 @@ class BackupTarget(Protocol):
         """The objects are gone on return; a missing one is no error."""
 
 
+class NestedTarget:
+    """The part of a target that belongs to one further repository: backups with the same names and formats, whose keys
+    are below the folder of ``repository`` on ``outer``. An older program leaves that folder out, as it does with those
+    of archives. The name may have been another repository's before: each backup says of which log it is."""
+
+    def __init__(self, outer: BackupTarget, repository: str) -> None:
+        self._outer = outer
+        self._folder = f"{REPOSITORIES_FOLDER}/{repository}"
+
+    @property
+    def location(self) -> str:
+        return f"{self._outer.location}/{self._folder}"
+
+    def write(self, key: str, data: bytes) -> None:
+        self._outer.write(self._key(key), data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        return self._outer.create(self._key(key), data)
+
+    def read(self, key: str, bytes_max: int) -> bytes:
+        return self._outer.read(self._key(key), bytes_max)
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        folder = prefix.rpartition("/")[0]
+        for found in self.list_nested(folder):
+            is_left_out = not prefix and found.key.startswith("_")
+            if found.key.count("/") == 1 and found.key.startswith(prefix) and not is_left_out:
+                yield found
+
+    def list_nested(self, folder: str, after: str = "") -> Iterator[StoredObject]:
+        below = self._key(folder) if folder else self._folder
+        for found in self._outer.list_nested(below, self._key(after) if after else ""):
+            yield found._replace(key=found.key.removeprefix(f"{self._folder}/"))
+
+    def delete(self, keys: list[str]) -> None:
+        self._outer.delete([self._key(key) for key in keys])
+
+    def _key(self, key: str) -> str:
+        return f"{self._folder}/{key}"
+
+
 def open_target(config: TargetConfig) -> BackupTarget:
     """Opens a target without a request; a folder must exist. :class:`~txlog.model.errors.BadInput` for an unusable
     configuration."""
@@ -53,6 +102,8 @@ def open_target(config: TargetConfig) -> BackupTarget:
 
 def _open_whole(config: TargetConfig) -> BackupTarget:
     if isinstance(config, FolderConfig):
+        from txlog.backup.folder_target import FolderTarget  # both know the objects of this module
+
         return FolderTarget(config.folder)
     assert isinstance(config, S3Config)
     from txlog.backup.s3_target import S3Target  # slow to import, and not needed for folders

@@ -130,7 +130,6 @@ def rebuild_empty(
     cluster: str,
     workers: Sequence[WorkerStatus] = (),
     *,
-    on_progress: ProgressCallback = no_progress,
     onward: int | None = None,
 ) -> RestoreResult:
     """Empties the worker and sets it to the start of the log: its pipeline executes the whole log again. ``workers``:
@@ -138,7 +137,7 @@ def rebuild_empty(
     all that the workers hold. ``onward``: as for :func:`rebuild_from_backup`."""
     fence = _next_fence(into)
     start = refuse_incomplete_log(into, workers, masters)
-    with out_of_rotation(into, masters, on_progress, onward):
+    with out_of_rotation(into, masters, no_progress, onward):
         loading = start_load(into, start, emptying=True)
     expected = ExpectedContent(start, 0, f"{0:032x}", cluster_id_bytes(cluster))
-    return RestoreResult(finish_load(into, loading, expected, fence, on_progress), 0, 0)
+    return RestoreResult(finish_load(into, loading, expected, fence, no_progress), 0, 0)

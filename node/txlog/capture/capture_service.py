@@ -64,25 +64,17 @@ class _Outcome(NamedTuple):
 
 
 class CaptureService:
-    """The store in ``config.folder``. ``publish(report)`` is called after each step. ``open_master(url)``: a client."""
+    """The store in ``config.folder``. ``publish(report)`` is called after each step."""
 
-    def __init__(
-        self,
-        config: ChangeSetsConfig,
-        log: EventLog,
-        publish: Callable[[ChangeSetReport], None],
-        open_master: Callable[[str], MasterClient] = MasterClient,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, config: ChangeSetsConfig, log: EventLog, publish: Callable[[ChangeSetReport], None]) -> None:
         self._config = config
         self._log = log
         self._publish = publish
-        self._masters = [open_master(url) for url in config.masters]
-        self._clock = clock
+        self._masters = [MasterClient(url) for url in config.masters]
         self._store: CaptureStore | None = None
         self._current = self._tick = self._announced = 0
         self._worker_pause_s = WORKER_POLL_S[0]
-        self._pruned_at = self._measured_at = clock() - PRUNE_S
+        self._pruned_at = self._measured_at = time.monotonic() - PRUNE_S
         self._size = self._rebuilds = 0
         self._copies = StateCopies(config.folder / "states")
         self.report = ChangeSetReport(None, ChangeSetState.LOADING)
@@ -99,18 +91,18 @@ class CaptureService:
 
     def values(self, reader: ChangeLogReader, request: ValuesRequest) -> ValuesAnswer:
         """The values of keys, from any thread; errors as of :func:`~txlog.sites.key_values.read_values`."""
-        store = self._store
-        if store is None:
-            raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
-        return read_values(store, reader, request)
+        return read_values(self._made_store(), reader, request)
 
     def state(self, after: int) -> Generator[bytes, None, None]:
         """The state of the store, in pieces, for one thread; errors as of :meth:`StateCopies.read`, and
         :class:`Unavailable` while there is no store."""
+        return self._copies.read(self._made_store(), after)
+
+    def _made_store(self) -> CaptureStore:
         store = self._store
         if store is None:
             raise Unavailable("ChangeSetsLoading", "the change sets are being made; ask again")
-        return self._copies.read(store, after)
+        return store
 
     def run(self, stop: threading.Event) -> None:
         """Works until ``stop`` is set. Then the store is closed, with a checkpoint."""
@@ -217,8 +209,8 @@ class CaptureService:
         return 0.0
 
     def _prune(self) -> None:
-        if self._store is not None and self._clock() - self._pruned_at >= PRUNE_S:
-            self._pruned_at = self._clock()
+        if self._store is not None and time.monotonic() - self._pruned_at >= PRUNE_S:
+            self._pruned_at = time.monotonic()
             self._store.prune(self._config.keep_ms)
 
     # -- the end of a store
@@ -252,8 +244,8 @@ class CaptureService:
         if store is None:
             self.report = ChangeSetReport(None, outcome.state, rebuilds=self._rebuilds, error=outcome.error)
         else:
-            if self._clock() - self._measured_at >= SIZE_S:
-                self._measured_at, self._size = self._clock(), store.change_log_size
+            if time.monotonic() - self._measured_at >= SIZE_S:
+                self._measured_at, self._size = time.monotonic(), store.change_log_size
             self.report = ChangeSetReport(
                 ArchivePlace(store.end.index, store.end.hash.hex()),
                 outcome.state,

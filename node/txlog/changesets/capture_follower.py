@@ -6,6 +6,7 @@ In a cluster without workers no store can refuse.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -158,13 +159,8 @@ def _go_back(store: CaptureStore, master: LogMaster) -> FollowedStep:
     """Undo to the last kept position that is on the log of the master."""
     hashes = {record.entry.index: record.entry.hash for record in store.entries(store.begin.index)}
     hashes[store.begin.index] = store.begin.hash
-    low, high = store.begin.index - 1, store.end.index
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _is_on_log(master, middle, hashes[middle]):
-            low = middle
-        else:
-            high = middle - 1
+    kept = range(store.begin.index, store.end.index + 1)
+    low = store.begin.index - 1 + bisect_left(kept, True, key=lambda at: not _is_on_log(master, at, hashes[at]))
     if low < store.begin.index:
         raise LogDiverged(
             f"no position that the capture store keeps, from index {store.begin.index} on, is on this log: it is of "

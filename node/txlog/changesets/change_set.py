@@ -50,14 +50,10 @@ def combine(changes: Iterable[ChangeSet]) -> ChangeSet:
     deleted: set[bytes] = set()
     added: set[bytes] = set()
     for change in changes:
-        for line in change.deletes:
-            if line in added:
-                added.discard(line)
-            else:
-                deleted.add(line)
-        for line in change.adds:
-            if line in deleted:
-                deleted.discard(line)
-            else:
-                added.add(line)
+        for lines, undone, done in ((change.deletes, added, deleted), (change.adds, deleted, added)):
+            for line in lines:
+                if line in undone:
+                    undone.discard(line)
+                else:
+                    done.add(line)
     return ChangeSet(tuple(sorted(deleted)), tuple(sorted(added)))

@@ -89,10 +89,8 @@ _BY_NAME: dict[str, type[TxLogError]] = {
 """Errors whose constructor takes only a message."""
 
 
-_BY_REASON: dict[str, type[TxLogError]] = {
-    c.reason: c
-    for c in (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
-}
+_OF_WRITES = (errors.KeyNotTaken, errors.KeyTaken, errors.RolledBack, errors.OutcomeUndecided, errors.CommitPending)
+_BY_REASON: dict[str, type[TxLogError]] = {**_LOG_REASONS, **{c.reason: c for c in _OF_WRITES}}
 
 
 def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, body: bytes) -> TxLogError:
@@ -105,8 +103,6 @@ def parse_error(url: str, status: int, headers: Mapping[str, str] | Message, bod
     except DECODE_ERRORS:
         named = _ErrorBody(reason=reason, message=body[: 2000 if reason else 200].decode("utf-8", "replace").strip())
     message = named.message or f"{url} answered {status}"
-    if named.reason in _LOG_REASONS:
-        return _LOG_REASONS[named.reason](message)
     if named.reason in _BY_REASON:
         return _BY_REASON[named.reason](message)
     if named.error in _BY_NAME:

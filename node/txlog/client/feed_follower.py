@@ -48,7 +48,6 @@ class FeedFollower:
         patience_s: float | None = None,
         heartbeat_s: int = 5,
         change_sets: bool = False,
-        sleep: Callable[[float], None] = time.sleep,
         open_master: Callable[[str], MasterClient] = MasterClient,
     ) -> None:
         assert urls, "at least one master"
@@ -63,7 +62,6 @@ class FeedFollower:
         self._patience_s = patience_s
         self._heartbeat_s = heartbeat_s
         self._change_sets = change_sets
-        self._sleep = sleep
         self._open_master = open_master
         self._answered = False
         self._greeted = False
@@ -91,7 +89,7 @@ class FeedFollower:
             over = self._patience_s is not None and time.monotonic() - last_event_at >= self._patience_s
             if last is not None and (over or not self._greeted):
                 raise last
-            self._sleep(pause)
+            time.sleep(pause)
             pause = min(2 * pause, BACK_OFF_S[1])
 
     @property

@@ -29,20 +29,13 @@ class LiveFollower:
     """An iterator over snapshots, without an end. It follows the first master that answers, and moves to the next one
     when that one ends. Each failure is an event, too.
 
-    ``open_client``: opens a client for a URL and a time-out in seconds. ``sleep`` waits between two rounds over all
-    masters. Raises the last error when no master answers in the first round. Raises at once what every master would
-    answer: :class:`Unauthorized`, :class:`Forbidden`."""
+    ``open_client``: opens a client for a URL and a time-out in seconds. Raises the last error when no master answers in
+    the first round. Raises at once what every master would answer: :class:`Unauthorized`, :class:`Forbidden`."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        open_client: Callable[[str, float], MasterClient] = MasterClient,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, urls: Sequence[str], open_client: Callable[[str, float], MasterClient] = MasterClient) -> None:
         assert urls, "at least one master"
         self._urls = list(urls)
         self._open_client = open_client
-        self._sleep = sleep
 
     def __iter__(self) -> Iterator[LiveEvent]:
         pause, has_answered = BACK_OFF_S[0], False
@@ -65,5 +58,5 @@ class LiveFollower:
                     pause, has_answered = BACK_OFF_S[0], True
             if not has_answered and last is not None:
                 raise last
-            self._sleep(pause)
+            time.sleep(pause)
             pause = min(2 * pause, BACK_OFF_S[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from txlog.client.connection import MasterConnection
+from txlog.client.master_client import MasterClient
 from txlog.client.responses import WriteResult
 from txlog.client.write_headers import parse_write_result, write_headers
 from txlog.model.durability import Durability
@@ -17,12 +17,11 @@ ANSWER_S: Final = 10.0
 _MEDIA: Final = "application/octet-stream"
 
 
-class RescueCalls:
+class RescueCalls(MasterClient):
     """The calls to one master. An earlier version answers with :class:`~txlog.model.errors.NotFound`."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
-        self._connection = MasterConnection(url, timeout_s=ANSWER_S)
+        super().__init__(url, ANSWER_S)
 
     def give(self, txid: str, kind: int, key: str, payload: bytes, wait_s: float) -> WriteResult:
         """Gives one transaction again, under this Idempotency-Key: it may be repeated, at any master. The result's
@@ -40,7 +39,3 @@ class RescueCalls:
             repeatable=True,
         )
         return parse_write_result(reply.headers)
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._connection.close()

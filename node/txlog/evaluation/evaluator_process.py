@@ -17,9 +17,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+from typing import IO, Any, Final, NoReturn
 
 import msgspec
 import pyoxigraph as ox
@@ -53,9 +54,7 @@ from txlog.evaluation.transaction_replay import replay_steps
 from txlog.model.errors import TxLogError, WorkerFault
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import EMPTY_MARKER, StoreOperation
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from txlog.workers.chunk_stream import ChunkStream
 
 OUT_OF_MEMORY_STATUS: Final = 3
 """Exit code of a process that got Python's ``MemoryError``."""
@@ -128,14 +127,14 @@ class LoadedDataset:
         if isinstance(work, ExecuteUpdate):
             drawn = int.from_bytes(work.random_bits, "big")
             return self.copy.execute_update(work.update, lambda: drawn, work.bytes_max)
-        data = _FrameStream(source)
+        frames = _data_frames(source)
         self.copy, self.source_nquads = DatasetCopy((), EMPTY_MARKER.position), b""  # never two at once
         try:
-            position = self._load(work, io.BufferedReader(data, 64 << 10))
+            position = self._load(work, io.BufferedReader(ChunkStream(frames), 64 << 10))
         except (SyntaxError, ValueError) as wrong:
             raise WorkerFault(f"its answer cannot be decoded: {str(wrong)[:300]}") from None
         finally:
-            data.drain()
+            deque(frames, maxlen=0)  # the next request is behind all of them
         return _encode(DatasetLoaded(position))
 
     def _load(self, work: LoadDataset, data: IO[bytes]) -> Any:
@@ -222,33 +221,9 @@ def _child_main(
         os._exit(code)
 
 
-class _FrameStream(io.RawIOBase):
-    """The frames after a :class:`LoadDataset`, as one stream."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self._source = source
-        self._rest = memoryview(b"")
-        self._at_end = False
-
-    def readable(self) -> bool:
-        return True
-
-    def _next_frame(self) -> bytes:
-        frame = b"" if self._at_end else read_frame(self._source)
-        if frame is None:
-            os._exit(0)  # the master is gone
-        self._at_end = not frame
-        return frame
-
-    def readinto(self, into: WriteableBuffer, /) -> int:
-        if not self._rest:
-            self._rest = memoryview(self._next_frame())
-        view = memoryview(into).cast("B")
-        count = min(len(view), len(self._rest))
-        view[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
-
-    def drain(self) -> None:
-        while not self._at_end:
-            self._next_frame()
+def _data_frames(source: IO[bytes]) -> Iterator[bytes]:
+    """The frames after a :class:`LoadDataset`."""
+    while frame := read_frame(source):
+        yield frame
+    if frame is None:
+        os._exit(0)  # the master is gone

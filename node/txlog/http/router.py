@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import ClientConnectionError, StreamReader, web
@@ -35,6 +35,7 @@ from txlog.http.route_table import (
     authorization_header,
     with_roles,
 )
+from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import (
     BadInput,
     BodyStalled,
@@ -54,6 +55,7 @@ from txlog.telemetry.event_log import EventLog
 
 __all__ = ["Handler", "Request", "Response", "Route", "RouteLookup", "RouteTable", "Router", "with_roles"]
 encode_json = msgspec.json.Encoder().encode
+T = TypeVar("T")
 
 API_VERSION = "1.4"
 """Version of the API below ``/txlog``, as in ``/txlog/openapi.json``. The first number changes when something that
@@ -357,6 +359,16 @@ async def send_continue(request: Request) -> None:
         transport = request.transport
         if transport is not None and not request.content.is_eof():
             transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+async def read_json(request: Request, kind: type[T], expected: str, bytes_max: int) -> T:
+    """The body as this type. :class:`BadInput` for another one: ``expected`` says what it should be. Else as
+    :func:`read_body`."""
+    body = await read_body(request, bytes_max)
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except DECODE_ERRORS as wrong:
+        raise BadInput(f"{expected}: {wrong}") from None
 
 
 async def read_body(request: Request, bytes_max: int, company: InteractiveLoad | None = None) -> bytes:

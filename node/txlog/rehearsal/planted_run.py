@@ -48,11 +48,7 @@ class PlantedRun(msgspec.Struct, frozen=True):
         return {"ok": self.ok, "named": named, "of": len(self.faults), **msgspec.to_builtins(self)}
 
 
-def rehearse_planted(
-    request: RehearsalRequest,
-    faults: Sequence[RehearsalFault] = FAULTS,
-    on_fault: Callable[[str], None] = lambda _: None,
-) -> PlantedRun:
+def rehearse_planted(request: RehearsalRequest, on_fault: Callable[[str], None] = lambda _: None) -> PlantedRun:
     """The faults are planted only after a good rehearsal: otherwise their names would prove nothing."""
     lives: list[LiveState] = []
 
@@ -67,7 +63,7 @@ def rehearse_planted(
     live = lives[-1]
     planting = make_planting(request, stream, live)
     results = []
-    for fault in faults:
+    for fault in FAULTS:
         on_fault(fault.name)
         results.append(_plant(planting._replace(request=_in_folder(planting.request, fault.name)), fault))
     return PlantedRun(sound, results)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from txlog.backup.backup_errors import ObjectMissing
-from txlog.backup.stored_object import StoredObject
-from txlog.backup.target import BackupTarget
+from txlog.backup.target import BackupTarget, StoredObject
 
 _WHOLE: Final = 1 << 30
 

@@ -31,7 +31,7 @@ _OTHER_UPDATE: Final = b"INSERT DATA { GRAPH <urn:rehearsal> { <urn:rehearsal> <
 
 
 @contextmanager
-def scratch_master_process(master: NodeConfig, folder: Path, start_s: float = START_S) -> Iterator[MasterClient]:
+def scratch_master_process(master: NodeConfig, folder: Path) -> Iterator[MasterClient]:
     """The master, once it is ready. It has a token of its own, and no secret of the rehearsed cluster.
     :class:`NoScratchMaster` when it does not become ready."""
     master.peer_token_file.write_text(secrets.token_hex(32) + "\n")
@@ -40,7 +40,7 @@ def scratch_master_process(master: NodeConfig, folder: Path, start_s: float = ST
     command = [sys.executable, "-m", "txlog.server", "--config", str(config)]
     url = f"http://127.0.0.1:{master.port}"
     with run_beside(command, log) as process, MasterClient(url, ANSWER_S, credentials=Credentials(None)) as client:
-        _wait_until_ready(client, process, log, start_s)
+        _wait_until_ready(client, process, log)
         yield client
 
 
@@ -74,8 +74,8 @@ def refuse_forgotten(client: MasterClient, repository: str, key: str) -> None:
     )
 
 
-def _wait_until_ready(client: MasterClient, process: subprocess.Popen[bytes], log: Path, start_s: float) -> None:
-    until = time.monotonic() + start_s
+def _wait_until_ready(client: MasterClient, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + START_S
     while not _is_ready(client):
         if process.poll() is not None or time.monotonic() > until:
             last = log.read_text("utf-8", "replace")[-_LOG_CHARS:].strip()

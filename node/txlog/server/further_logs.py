@@ -33,7 +33,6 @@ from txlog.server.log_service import LogService, LogStorage
 from txlog.server.peers.envelope_router import DropReason, EnvelopeLinks, EnvelopeRouter
 from txlog.server.peers.peer_links import PeerLinks
 from txlog.server.process_notices import ProcessNotices
-from txlog.server.removed_log_export import export_closed_log
 from txlog.server.removed_master_export import UnloggedExport, write_unlogged
 from txlog.server.system_log import NO_MAJORITY, SYSTEM_NAME, SystemLog
 from txlog.server.system_log_rules import SystemLogRules
@@ -390,7 +389,7 @@ class FurtherLogs:
             return None
         now = clock_with_offset(self._host.config.clock_offset_ms)
         try:
-            return await asyncio.to_thread(export_closed_log, self._opener, record, now)
+            return await asyncio.to_thread(self._opener.export_unlogged, record, now)
         except (TxLogError, OSError) as wrong:
             self._host.log.error("RemovedLogNotRead", log=record.number, repository=record.name, message=str(wrong))
             return None

@@ -4,7 +4,7 @@ view 1."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from txlog.config.process_config import LastSeenIncarnation, NodeConfig, PeerConfig
@@ -13,9 +13,12 @@ from txlog.model.crosslog_entry import SYSTEM_LOG
 from txlog.model.errors import Fatal
 from txlog.model.records import RecoveredState, ViewAccepted, ViewInstalled
 from txlog.model.view import View
+from txlog.protocol.core import Core
+from txlog.protocol.events import ClockReading
 from txlog.runtime.master_status import MasterStatus
 from txlog.server.log_folders import KnownLog, LogFolders
-from txlog.server.log_service import LogStorage, open_journal
+from txlog.server.log_service import LogStorage, core_settings, open_journal
+from txlog.server.removed_master_export import UnloggedExport, write_unlogged
 from txlog.system.catalogue import RepositoryRecord, RepositorySettings
 from txlog.system.first_view import founding_view
 
@@ -118,6 +121,17 @@ class LogOpener:
         with _closed_on_error(storage):
             self.note(KnownLog(number=record.number, name=record.name, cluster_id=record.cluster_id.hex()), storage)
         return storage, config
+
+    def export_unlogged(self, record: RepositoryRecord, now: Callable[[], ClockReading]) -> UnloggedExport | None:
+        """Writes down what this master had accepted for a removed log that is not open here, and the log lacks, as its
+        journal has it; None for nothing. :class:`JournalFault`, :class:`Fatal`, ``OSError``: the journal cannot be
+        read."""
+        storage, config = self.open_storage(record.number, record.name, record.settings)
+        try:
+            log_state = Core(core_settings(config), storage.recovered, now()).log_state
+            return write_unlogged(config.journal_folder, log_state, storage.journal)
+        finally:
+            close_storage(storage)
 
     def _check_cluster(self, record: RepositoryRecord, recovered: RecoveredState) -> None:
         accepted = recovered.accepted

@@ -134,7 +134,7 @@ class LogRoutes:
         bulk_loads = BulkLoadHandler(site)
         self._worker_reports = WorkerReportHandler(site, repairs.describe_workers, bulk_loads.on_report)
         self._archive = ArchiveReports(site, links.send)
-        self._log_retention = LogRetention(site, links.send, archive=self._archive)
+        self._log_retention = LogRetention(site, links.send, self._archive)
         self._abandoned_branches = AbandonedBranchesHandler(site, self._log_retention.backup_covering)
         self._change_sets = ChangeSetReports(site, links.send)
         self.change_set_source = ChangeSetSource(site, self._change_sets.captured, peer_token)

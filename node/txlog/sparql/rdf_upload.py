@@ -19,7 +19,7 @@ from txlog.sparql.formats.rdf_xml_source import RdfXmlSource, drop_declared_enco
 from txlog.sparql.formats.trix import read_trix
 from txlog.sparql.known_prefixes import declare_known_prefixes, lacks_known_prefix
 from txlog.sparql.nesting_limit import check_json_nesting, check_triple_term_nesting
-from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, skolemise_kept_lines
+from txlog.sparql.skolem_iris import SKOLEM_PREFIX_BYTES, rename_nodes, skolemise_kept_lines
 from txlog.sparql.terms import SYSTEM_GRAPHS, base_iri, refuse_system
 from txlog.sparql.transaction_body import TransactionBody
 from txlog.sparql.triple_terms import decode_triple_iris, quoted_to_triple_terms, refused_subject, shorten_strings
@@ -132,11 +132,7 @@ class Skolemiser:
                 self._count += 1
             return known
 
-        lines = nquads.split(b"\n")
-        for at, line in enumerate(lines):
-            if b"_:" in line:
-                lines[at] = _TERMS.sub(name, line)
-        return b"\n".join(lines), set(names)
+        return rename_nodes(nquads, _TERMS, name), set(names)
 
 
 def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
@@ -154,11 +150,7 @@ def skolemise_lines(nquads: bytes, stem: bytes) -> bytes:
         # A label may hold characters that no IRI may. The x distinguishes its hexadecimal form from plain labels.
         return b"<%s%s:%s>" % (SKOLEM_PREFIX_BYTES, stem, label if plain else b"x-" + label.hex().encode())
 
-    lines = nquads.split(b"\n")
-    for at, line in enumerate(lines):
-        if b"_:" in line:
-            lines[at] = _TERMS.sub(name, line)
-    return b"\n".join(lines)
+    return rename_nodes(nquads, _TERMS, name)
 
 
 def check_supported_terms(nquads: bytes) -> None:

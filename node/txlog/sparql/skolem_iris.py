@@ -12,6 +12,7 @@ is the same label.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import pyoxigraph
@@ -88,6 +89,15 @@ def skolemise_term(term: str) -> str:
     return f"<{label_to_iri(term[2:])}>" if term.startswith("_:") else term
 
 
+def rename_nodes(nquads: bytes, terms: re.Pattern[bytes], name: Callable[[re.Match[bytes]], bytes]) -> bytes:
+    """Whole lines of N-Quads; in those that may have a blank node, each match of ``terms`` is given to ``name``."""
+    lines = nquads.split(b"\n")
+    for at, line in enumerate(lines):
+        if b"_:" in line:
+            lines[at] = terms.sub(name, line)
+    return b"\n".join(lines)
+
+
 def skolemise_kept_lines(nquads: bytes) -> bytes:
     """Canonical N-Quads, whole lines, with each blank node as its IRI."""
     if b"_:" not in nquads:
@@ -96,11 +106,7 @@ def skolemise_kept_lines(nquads: bytes) -> bytes:
     def name(found: re.Match[bytes]) -> bytes:
         return found[0] if found[1] is None else b"<%s>" % label_to_iri(found[1].decode()).encode()
 
-    lines = nquads.split(b"\n")
-    for at, line in enumerate(lines):
-        if b"_:" in line:
-            lines[at] = _LABELS.sub(name, line)
-    return b"\n".join(lines)
+    return rename_nodes(nquads, _LABELS, name)
 
 
 def unskolemise_terms(text: bytes) -> bytes:

@@ -16,7 +16,7 @@ of its own (the grammar distinguishes ``?a-1`` and ``-1``). A code point escape 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput
@@ -91,10 +91,10 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == "WORD" else ""
 
 
-def tokens(text: str, start: int = 0) -> list[Token]:
-    """All tokens of ``text`` from ``start``, comments and spaces too. Never fails; see kind ``ERROR``."""
+def tokens(text: str) -> list[Token]:
+    """All tokens of ``text``, comments and spaces too. Never fails; see kind ``ERROR``."""
     make = Token._make
-    return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text, start)]
+    return [make((m.lastgroup or "", m[0], m.start())) for m in TOKEN.finditer(text)]
 
 
 def significant_tokens(text: str) -> list[Token]:
@@ -126,6 +126,10 @@ def tokens_by_operation(update: str) -> Iterator[list[Token]]:
 END: Final = Token("END", "", -1)
 
 
+class UnsupportedPattern(Exception):
+    """A text of which the reader does not know the form, or that plain SPARQL cannot express."""
+
+
 class TokenCursor:
     """Access to significant tokens by index; an index after the last token gives ``end``."""
 
@@ -143,6 +147,77 @@ class TokenCursor:
     def _mark_at(self, at: int) -> str:
         token = self._token_at(at)
         return token.text if token.kind == "MARK" else ""
+
+    def _next(self, at: int) -> int:
+        """The index after a token. Raises :class:`UnsupportedPattern` after the last one, as the next two do."""
+        if self._token_at(at) is self._end:
+            raise UnsupportedPattern("the end")
+        return at + 1
+
+    def _skip_to(self, at: int, *marks: str) -> int:
+        """The index of the first of these marks."""
+        while self._mark_at(at) not in marks:
+            at = self._next(at)
+        return at
+
+    def _after_bracket(self, at: int, opens: str = "{", closes: str = "}") -> int:
+        """The index after the bracket that closes the one at ``at``."""
+        depth = 0
+        while True:
+            depth += (self._mark_at(at) == opens) - (self._mark_at(at) == closes)
+            at = self._next(at)
+            if not depth:
+                return at
+
+    def _after_expression(self, at: int, read_group: Callable[[int], int]) -> int:
+        """The index after the parenthesis that closes the one at ``at``. ``read_group``: gives the index after a group,
+        which is one of EXISTS."""
+        depth = 0
+        while True:
+            mark = self._mark_at(at)
+            if mark == "{":
+                at = read_group(at)
+                continue
+            depth += _PARENTHESES.get(mark, 0)
+            at = self._next(at)
+            if not depth:
+                return at
+
+    def _rewrite_expression(
+        self, text: str, at: int, rewrite_group: Callable[[int], tuple[str, int]]
+    ) -> tuple[str, int]:
+        """The part of ``text`` in parentheses at ``at``, and the index after it. ``rewrite_group``: gives the new text
+        of a group, which is one of EXISTS, and the index after it."""
+        parts, copied = list[str](), self._token_at(at).start
+
+        def read_group(begin: int) -> int:
+            nonlocal copied
+            new, end = rewrite_group(begin)
+            parts.extend((text[copied : self._token_at(begin).start], new))
+            copied = self._token_at(end - 1).end
+            return end
+
+        at = self._after_expression(at, read_group)
+        return "".join([*parts, text[copied : self._token_at(at - 1).end]]), at
+
+
+_PARENTHESES: Final = {"(": 1, "<<(": 1, ")": -1, ")>>": -1}
+
+
+def word_at(toks: Sequence[Token], at: int) -> str:
+    """The word at an index, in capitals; empty for a token that is no word, and after the last one."""
+    return toks[at].word if at < len(toks) else ""
+
+
+def closing_index(toks: Sequence[Token], at: int, opens: str = "{", closes: str = "}") -> int:
+    """The index of the bracket that closes the one at ``at``; that after the last token where nothing does."""
+    depth = 0
+    for index in range(at, len(toks)):
+        if toks[index].kind == "MARK":
+            depth += (toks[index].text == opens) - (toks[index].text == closes)
+        if not depth:
+            return index
+    return len(toks)
 
 
 Edit = tuple[int, int, str]

@@ -35,7 +35,6 @@ from txlog.sparql.rewrite.blank_node_functions import tell_blank_nodes
 from txlog.sparql.rewrite.reifier_expansion import expand_reifiers
 from txlog.sparql.rewrite.token_rewriter import TokenRewriter, may_match_without_triple
 from txlog.sparql.rewrite.total_order import make_order_total, remove_order_by
-from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
 from txlog.sparql.rewrite.triple_term_guard import guard_triple_terms
 from txlog.sparql.rewrite.union_semantics import (
     ModifyOperation,
@@ -54,6 +53,7 @@ from txlog.sparql.tokens import (
     SPACE,
     TOKEN,
     Token,
+    UnsupportedPattern,
     bad_token_error,
     line_column,
     malformed_query,

@@ -81,12 +81,8 @@ def fill(master: NodeConfig, config: RecoveryConfig, log: EventLog) -> None:
     """Fills every store that the masters of this data centre know. Raises the error of the first one that cannot be
     filled now."""
     urls = [peer.url for peer in master.peers if peer.data_center == master.data_center]
-    masters = [MasterClient(url) for url in urls]
-    try:
-        cluster = bytes.fromhex(read_cluster_id(masters))
-    finally:
-        for each in masters:
-            each.close()
+    with ExitStack() as closing:
+        cluster = bytes.fromhex(read_cluster_id([closing.enter_context(MasterClient(url)) for url in urls]))
     place = open_target(config.archive)
     moment = _place_of(place, config, cluster)
     for worker in master.workers:

@@ -15,6 +15,7 @@ import pyoxigraph as ox
 
 from txlog.model.store_cell import StoreCell
 from txlog.workers.adapter import Adapter
+from txlog.workers.chunk_stream import ChunkStream
 from txlog.workers.sparql_http import TSV
 
 CellLines = tuple[int | None, list[bytes]]
@@ -94,7 +95,7 @@ class CellRows:
 
     def _parse(self, chunks: Iterable[bytes]) -> Iterator[CellLines]:
         form = ox.QueryResultsFormat.from_media_type(self._adapter.dump_media_type)
-        found = ox.parse_query_results(io.BufferedReader(_ChunkStream(chunks), 1 << 16), form)
+        found = ox.parse_query_results(io.BufferedReader(ChunkStream(chunks), 1 << 16), form)
         assert isinstance(found, ox.QuerySolutions)
         last: object = None
         place, lines = 0, list[bytes]()
@@ -122,26 +123,3 @@ def _term_text(term: object) -> str:
     if isinstance(term, ox.Triple):
         return f"<<( {term.subject} {term.predicate} {_term_text(term.object)} )>>"
     return str(term)
-
-
-class _ChunkStream(io.RawIOBase):
-    """Chunks of bytes as a file."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        into = memoryview(buffer)  # type: ignore[arg-type]
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = memoryview(chunk)
-        size = min(len(into), len(self._rest))
-        into[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size

@@ -21,7 +21,6 @@ from typing import Final
 
 from txlog.model.entry import KIND_UPDATE
 from txlog.workers.adapter import (
-    SYSTEM,
     ApplyResult,
     LoadMarker,
     LockAction,
@@ -35,11 +34,12 @@ from txlog.workers.canonical_literals import canonical_lines
 from txlog.workers.jena_joins import FAULT, separate_joins
 from txlog.workers.jena_templates import guard_templates
 from txlog.workers.marker_names import TRIAL_NAME, marker_name, marker_or_load_name
-from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, USER_GRAPHS_FILTER, dataset_parameters
+from txlog.workers.sparql_http import USER_GRAPHS_FILTER, UnlockedAdapter, dataset_parameters
 from txlog.workers.triple_marker import (
     GUARD_GRAPH,
     MARKER_TRIPLE,
     NON_EMPTY_PATTERN,
+    PROBE_NAME,
     TripleMarkerAdapter,
     insert_marker,
 )
@@ -117,15 +117,11 @@ def _named(graph: str) -> str:
     return graph if graph == "DEFAULT" else f"GRAPH {graph}"
 
 
-class FusekiAdapter(TripleMarkerAdapter):
+class FusekiAdapter(TripleMarkerAdapter, UnlockedAdapter):
     """The adapter for Fuseki with TDB2: see the module. It has no state."""
 
     engine = "fuseki"
     fail = f"INSERT {{ }} WHERE {{ GRAPH {GUARD_GRAPH} {{ ?s ?p ?service }} SERVICE ?service {{ ?a ?b ?c }} }}"
-
-    @property
-    def token_limit(self) -> int:
-        return 1
 
     def normalise_quads(self, lines: bytes) -> bytes:
         return _normalise_quads(lines)
@@ -145,13 +141,7 @@ class FusekiAdapter(TripleMarkerAdapter):
         texts = (
             self.fail_if(NON_EMPTY_PATTERN) if expected is None else self.delete_or_fail(marker_or_load_name(expected))
         )
-        guarded = [
-            StoreOperation(each.kind, guard_templates(each.payload.decode()).encode())
-            if each.kind == KIND_UPDATE
-            else each
-            for each in operations
-        ]
-        given = [_rewrite_update(text) for text in update_texts(guarded, _normalise_quads)]
+        given = [_rewrite_update(text) for text in update_texts(operations, _normalise_quads, guard_templates)]
         end = self.delete_or_fail(TRIAL_NAME) if new is None else [insert_marker(marker_or_load_name(new))]
         return self._update([*texts, *given, *end])
 
@@ -169,23 +159,9 @@ class FusekiAdapter(TripleMarkerAdapter):
         separated = separate_joins(text)
         return StoreOperation(KIND_UPDATE, separated.encode()) if separated != text else None
 
-    # There is no lock: the guard is enough where updates are serial. Every claim succeeds.
-
-    def claim(self, token: int) -> WorkerRequest:
-        return self._ask(ALWAYS_TRUE_QUERY)
-
-    def claims_for_token(self, token: int) -> frozenset[str]:
-        return frozenset()
-
-    def release_claim(self, token: int) -> WorkerRequest:
-        return self._ask(ALWAYS_TRUE_QUERY)
-
-    def renew(self, token: int, new: int) -> WorkerRequest:
-        return self._ask(ALWAYS_TRUE_QUERY)
-
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         if found is None:
-            return self._ask(ALWAYS_TRUE_QUERY)
+            return self._do_nothing()
         return self._update(
             [
                 *self.delete_or_fail(marker_name(found)),
@@ -214,38 +190,23 @@ class FusekiAdapter(TripleMarkerAdapter):
     # -- registration
 
     def probe_steps(self) -> Sequence[ProbeStep]:
-        scratch = f"{SYSTEM}:probe"
-        insert = f"INSERT DATA {{ GRAPH <{scratch}> {{ {MARKER_TRIPLE} }} }}"
-        nothing_left = self._select(f"SELECT ?s {{ GRAPH <{scratch}> {{ ?s ?p ?o }} }}")
-        clear = self._update([f"DROP SILENT GRAPH <{scratch}>"])
-        not_atomic = "it keeps a part of a request whose last operation failed; a crash would lose the position"
-        union = (
-            f"ASK {{ GRAPH <{scratch}> {{ {MARKER_TRIPLE} }} FILTER NOT EXISTS {{ {MARKER_TRIPLE} }} }}",
+        inside = f"{{ GRAPH <{PROBE_NAME}> {{ {MARKER_TRIPLE} }} FILTER NOT EXISTS {{ {MARKER_TRIPLE} }} }}"
+        scope = ProbeStep(
+            self._ask(f"ASK {inside}"),
+            (200,),
             "UnionDefaultGraph",
             "its default graph is the union of all graphs: take tdb2:unionDefaultGraph out (queries ask for the union)",
+            holds=b"true",
         )
-        return (
-            ProbeStep(
-                self._ask(ALWAYS_TRUE_QUERY),
-                (200,),
-                "NotAWorker",
-                "it does not answer SPARQL queries at query; the URL of a data set looks like http://host:3030/name",
-            ),
-            ProbeStep(clear, (200, 204), "NotAWorker", "it takes no updates at update"),
-            ProbeStep(
-                self._update([insert, *self.delete_or_fail(f"{scratch}:absent")]),
-                (500,),
-                "NoGuard",
-                "a request for another marker does not fail; an apply could not be guarded",
-                holds=_DENIED,
-            ),
-            ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
-            ProbeStep(
-                self._update([*self.fail_if("FILTER(false)"), insert]),
-                (200, 204),
-                "NoGuard",
-                "a request that should pass fails: it asks other addresses; set arq:httpServiceAllowed to false",
-            ),
-            ProbeStep(self._ask(union[0]), (200,), union[1], union[2], holds=b"true"),
-            ProbeStep(clear, (200, 204), "NotAWorker", "it cannot remove the probe's graph"),
+        return self.probe_guard(
+            MARKER_TRIPLE,
+            (200, 204),
+            _DENIED,
+            scope,
+            no_queries="it does not answer SPARQL queries at query; the URL of a data set looks like "
+            "http://host:3030/name",
+            no_updates="it takes no updates at update",
+            never_fails="a request for another marker does not fail; an apply could not be guarded",
+            always_fails="a request that should pass fails: it asks other addresses; set arq:httpServiceAllowed to "
+            "false",
         )

@@ -13,16 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, significant_tokens
 
 FAULT: Final = b"this.hashTable"
 """In the answer of a Fuseki that failed so."""
 _NOTHING: Final = " UNION { FILTER(false) }"
 _ELEMENTS: Final = ("GRAPH", "OPTIONAL", "MINUS")
-
-
-class _Malformed(Exception):
-    """The text is not of the grammar."""
 
 
 def separate_joins(update: str) -> str:
@@ -31,7 +27,7 @@ def separate_joins(update: str) -> str:
     toks = significant_tokens(update)
     try:
         return _JoinWriter(update, toks).written()
-    except _Malformed:
+    except UnsupportedPattern:
         return update
 
 
@@ -67,7 +63,7 @@ class _JoinWriter(TokenCursor):
     def _parts(self, at: int) -> tuple[list[str], list[str], int]:
         """The elements of a group, and its filters, which hold for all of it."""
         if self._mark_at(at) != "{":
-            raise _Malformed
+            raise UnsupportedPattern("no group")
         at += 1
         if self._word_at(at) == "SELECT":
             select, at = self._select(at)
@@ -75,8 +71,6 @@ class _JoinWriter(TokenCursor):
         parts, filters = list[str](), list[str]()
         while self._mark_at(at) != "}":
             word = self._word_at(at)
-            if self._token_at(at) is END:
-                raise _Malformed
             if self._mark_at(at) == ".":
                 at += 1
                 continue
@@ -130,39 +124,21 @@ class _JoinWriter(TokenCursor):
 
     def _expression(self, at: int) -> tuple[str, int]:
         """``FILTER`` or ``BIND`` with the groups of its EXISTS."""
-        out, copied, depth = list[str](), self._token_at(at).start, 0
-        at += 1
-        while True:
-            mark = self._mark_at(at)
-            if self._token_at(at) is END:
-                raise _Malformed
-            if mark == "{":
-                out.append(self._text[copied : self._token_at(at).start])
-                group, at = self._group(at)
-                out.append(group)
-                copied = self._after(at - 1)
-                if depth:
-                    continue
-                return "".join(out), at
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at += 1
-            if not depth and mark in (")", ")>>"):
-                return "".join([*out, self._text[copied : self._after(at - 1)]]), at
+        begin = self._token_at(at).start
+        at = self._skip_to(at, "(", "{")
+        head = self._text[begin : self._token_at(at).start]
+        is_group = self._mark_at(at) == "{"
+        new, at = self._group(at) if is_group else self._rewrite_expression(self._text, at, self._group)
+        return head + new, at
 
     def _values(self, at: int) -> tuple[str, int]:
-        start = self._token_at(at).start
-        while self._mark_at(at) != "}":
-            if self._token_at(at) is END:
-                raise _Malformed
-            at += 1
-        return self._text[start : self._after(at)], at + 1
+        end = self._skip_to(at, "}")
+        return self._text[self._token_at(at).start : self._after(end)], end + 1
 
     def _select(self, at: int) -> tuple[str, int]:
         """A SELECT up to the brace that closes its group."""
         out, has_pattern = list[str](), False
         while self._mark_at(at) != "}":
-            if self._token_at(at) is END:
-                raise _Malformed
             if self._word_at(at) == "VALUES" and has_pattern:
                 part, at = self._values(at)
             elif self._mark_at(at) == "{":
@@ -171,28 +147,20 @@ class _JoinWriter(TokenCursor):
             elif self._mark_at(at) == "(":
                 part, at = self._bracket(at)
             else:
-                part, at = self._token_at(at).text, at + 1
+                part, at = self._token_at(at).text, self._next(at)
             out.append(part)
         return " ".join(out), at + 1
 
     def _bracket(self, at: int) -> tuple[str, int]:
-        start, depth = self._token_at(at).start, 0
-        while True:
-            if self._token_at(at) is END:
-                raise _Malformed
-            depth += {"(": 1, ")": -1}.get(self._mark_at(at), 0)
-            at += 1
-            if not depth:
-                return self._text[start : self._after(at - 1)], at
+        end = self._after_bracket(at, "(", ")")
+        return self._text[self._token_at(at).start : self._after(end - 1)], end
 
     def _triples(self, at: int) -> tuple[str, int]:
         """Triples up to the next element of the group."""
         start = at
         while self._mark_at(at) not in ("{", "}") and self._word_at(at) not in (*_ELEMENTS, "FILTER", "BIND", "VALUES"):
-            if self._token_at(at) is END:
-                raise _Malformed
-            at += 1
+            at = self._next(at)
         if at == start:
-            raise _Malformed
+            raise UnsupportedPattern("no triple")
         end = "" if self._mark_at(at - 1) == "." else " ."
         return self._text[self._token_at(start).start : self._after(at - 1)] + end, at

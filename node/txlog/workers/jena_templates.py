@@ -13,23 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
-from txlog.sparql.tokens import Edit, Token, apply_edits, tokens_by_operation
-from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, extend_pattern, find_where
+from txlog.sparql.tokens import Edit, Token
+from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, extend_pattern, find_where, rewrite_operations
 
 
 def guard_templates(text: str) -> str:
     """Rewrite an update of the log so that its INSERT templates make triples of RDF only. A text that does not parse
     stays."""
-    if not HAS_VARIABLE.search(text):
-        return text
-    edits = list[Edit]()
-    for toks in tokens_by_operation(text):
-        try:
-            edits += _guard_operation(toks)
-        except UnsupportedPattern:
-            continue
-    return apply_edits(text, edits)
+    return rewrite_operations(text, _guard_operation) if HAS_VARIABLE.search(text) else text
 
 
 def _guard_operation(toks: Sequence[Token]) -> list[Edit]:

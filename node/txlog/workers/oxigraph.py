@@ -31,7 +31,7 @@ from txlog.workers.adapter import (
     WorkerResponse,
 )
 from txlog.workers.marker_names import TRIAL_NAME, loading_name, marker_name, marker_or_load_name
-from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, USER_GRAPHS_FILTER, SparqlAdapter
+from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, NOT_ATOMIC, USER_GRAPHS_FILTER, SparqlAdapter
 from txlog.workers.update_batches import OPERATION_SEPARATOR, group_by_graph, update_texts
 
 _DIGITS = 8
@@ -237,14 +237,9 @@ class OxigraphAdapter(SparqlAdapter):
         insert = f"INSERT DATA {{ GRAPH {scratch} {{ {scratch} {scratch} {scratch} }} }}"
         clear = self._update([f"DROP SILENT GRAPH {scratch}"])
         nothing_left = self._select(f"SELECT ?s {{ GRAPH {scratch} {{ ?s ?p ?o }} }}")
-        not_atomic = "it keeps a part of a request whose last operation failed; a crash would lose the position"
+        no_queries = "it does not answer SPARQL queries at /query; check the URL"
         return (
-            ProbeStep(
-                self._ask(ALWAYS_TRUE_QUERY),
-                (200,),
-                "NotAWorker",
-                "it does not answer SPARQL queries at /query; check the URL",
-            ),
+            ProbeStep(self._ask(ALWAYS_TRUE_QUERY), (200,), "NotAWorker", no_queries),
             ProbeStep(clear, (204,), "NotAWorker", "it takes no updates at /update"),
             ProbeStep(
                 self._update([insert, f"CREATE GRAPH {scratch}"]),
@@ -252,24 +247,19 @@ class OxigraphAdapter(SparqlAdapter):
                 "NotAtomic",
                 "CREATE GRAPH of a graph that exists does not fail, so that a failure would look like a success",
             ),
-            ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
+            ProbeStep(nothing_left, (200,), "NotAtomic", NOT_ATOMIC, empty=True),
             ProbeStep(
                 self._update([insert, f"DROP GRAPH {absent}"]),
                 range(400, 600),
                 "NoGuard",
                 "DROP GRAPH of a graph that does not exist does not fail, so that an apply could not be guarded",
             ),
-            ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
+            ProbeStep(nothing_left, (200,), "NotAtomic", NOT_ATOMIC, empty=True),
             ProbeStep(
                 self._update([f"WITH {scratch} DELETE {{ ?s ?p ?o }} WHERE {{ ?s ?p ?o }}"]),
                 (204,),
                 "UnionDefaultGraph",
                 "it refuses WITH and USING: start it without --union-default-graph (queries ask for the union)",
             ),
-            ProbeStep(
-                self._update([f"DROP SILENT GRAPH {scratch}"]),
-                (204,),
-                "NotAWorker",
-                "it cannot remove the probe's graph",
-            ),
+            ProbeStep(clear, (204,), "NotAWorker", "it cannot remove the probe's graph"),
         )

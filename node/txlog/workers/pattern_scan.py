@@ -9,7 +9,8 @@ Source: SPARQL 1.1 Query Language, sections 18.2.2 (translation of groups) and 1
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,9 +19,8 @@ from txlog.sparql.rewrite.triple_reader import (
     PathTriple,
     PropertyPath,
     TripleReader,
-    UnsupportedPattern,
 )
-from txlog.sparql.tokens import END, Edit, Token
+from txlog.sparql.tokens import Edit, Token, UnsupportedPattern, apply_edits, tokens_by_operation
 
 HAS_VARIABLE: Final = re.compile(r"[?$]\w")
 """Where it finds nothing in an update, no pattern or template needs to be looked at."""
@@ -69,7 +69,7 @@ class PatternScan(TripleReader):
         while (mark := self._mark_at(at)) != "}":
             word = self._word_at(at)
             if mark == "{":
-                is_union = "UNION" in (before, self._word_at(self._after_group(at)))
+                is_union = "UNION" in (before, self._word_at(self._after_bracket(at)))
                 joined = is_joined and not is_union and before not in ("OPTIONAL", "MINUS")
                 at = self.read_group(at, graph, is_joined=joined)
             elif mark == "." or word in ("UNION", "OPTIONAL", "MINUS"):
@@ -81,7 +81,7 @@ class PatternScan(TripleReader):
             elif word == "BIND":
                 at = self._expression(at + 1, graph)
             elif word == "VALUES":
-                at = self._data_block(at)
+                at = self._skip_to(at, "}") + 1
             elif word == "SELECT":
                 at = self._select(at, graph)
             else:
@@ -106,56 +106,28 @@ class PatternScan(TripleReader):
         return at + 1
 
     def _constraint(self, at: int, graph: str) -> int:
-        while self._mark_at(at) not in ("(", "{"):
-            at = self._next(at)
-        return self._exists(at, graph) if self._mark_at(at) == "{" else self._expression(at, graph)
+        at = self._skip_to(at, "(", "{")
+        return self._inner_group(at, graph) if self._mark_at(at) == "{" else self._expression(at, graph)
 
     def _expression(self, at: int, graph: str) -> int:
-        """From its opening parenthesis to the one that closes it; groups inside are those of EXISTS."""
-        depth = 0
-        while True:
-            mark = self._mark_at(at)
-            if mark == "{":
-                at = self._exists(at, graph)
-                continue
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at = self._next(at)
-            if not depth:
-                return at
+        return self._after_expression(at, lambda begin: self._inner_group(begin, graph))
 
-    def _exists(self, at: int, graph: str) -> int:
+    def _inner_group(self, at: int, graph: str) -> int:
+        """Of EXISTS, or of a sub-select."""
         return self.read_group(at, graph, is_joined=False)
-
-    def _data_block(self, at: int) -> int:
-        while self._mark_at(at) != "}":
-            at = self._next(at)
-        return at + 1
 
     def _select(self, at: int, graph: str) -> int:
         """A sub-select up to the brace that closes the group around it."""
         while self._mark_at(at) != "}":
             if self._word_at(at) == "VALUES":
-                at = self._data_block(at)
+                at = self._skip_to(at, "}") + 1
             elif self._mark_at(at) == "{":
-                at = self.read_group(at, graph, is_joined=False)
+                at = self._inner_group(at, graph)
             elif self._mark_at(at) == "(":
                 at = self._expression(at, graph)
             else:
                 at = self._next(at)
         return at
-
-    def _next(self, at: int) -> int:
-        if self._token_at(at) is END:
-            raise UnsupportedPattern("the end")
-        return at + 1
-
-    def _after_group(self, at: int) -> int:
-        depth = 0
-        while True:
-            depth += {"{": 1, "}": -1}.get(self._mark_at(at), 0)
-            at = self._next(at)
-            if not depth:
-                return at
 
     # -- terms
 
@@ -187,6 +159,15 @@ def find_where(toks: Sequence[Token]) -> int:
         elif not depth and token.word == "WHERE":
             return at + 1 if toks[at + 1].text == "{" else -1
     return -1
+
+
+def rewrite_operations(text: str, edits_of: Callable[[Sequence[Token]], Iterable[Edit]]) -> str:
+    """An update of the log with these edits of each operation. One that does not parse stays as it is."""
+    edits = list[Edit]()
+    for toks in tokens_by_operation(text):
+        with suppress(UnsupportedPattern):
+            edits += list(edits_of(toks))
+    return apply_edits(text, edits)
 
 
 def extend_pattern(toks: Sequence[Token], addition: str) -> list[Edit]:

@@ -42,11 +42,12 @@ from txlog.workers.marker_names import TRIAL_NAME, marker_name, marker_or_load_n
 from txlog.workers.rdf4j_minus import isolate_minus
 from txlog.workers.rdf4j_repeats import separate_repeats
 from txlog.workers.rdf4j_values import name_values
-from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, dataset_parameters
+from txlog.workers.sparql_http import dataset_parameters
 from txlog.workers.triple_marker import (
     GUARD_GRAPH,
     MARKER_TRIPLE,
     NON_EMPTY_PATTERN,
+    PROBE_NAME,
     SYSTEM_LINE,
     SYSTEM_TERM,
     TripleMarkerAdapter,
@@ -161,13 +162,7 @@ class Rdf4jAdapter(TripleMarkerAdapter):
         texts += (
             self.fail_if(NON_EMPTY_PATTERN) if expected is None else self.delete_or_fail(marker_or_load_name(expected))
         )
-        given = [
-            StoreOperation(each.kind, self._scoped_update(each.payload.decode()).encode())
-            if each.kind == KIND_UPDATE
-            else each
-            for each in operations
-        ]
-        texts += update_texts(given, self.normalise_quads)
+        texts += update_texts(operations, self.normalise_quads, self._scoped_update)
         texts += self.delete_or_fail(TRIAL_NAME) if new is None else [insert_marker(marker_or_load_name(new))]
         if lock is not LockAction.NONE and not release and not stays:
             texts.append(insert_marker(_lock(token)))
@@ -242,43 +237,23 @@ class Rdf4jAdapter(TripleMarkerAdapter):
     # -- registration
 
     def probe_steps(self) -> Sequence[ProbeStep]:
-        scratch = f"{SYSTEM}:probe"
-        here = f"<{scratch}>"
-        insert = f"INSERT DATA {{ GRAPH {here} {{ {here} {here} {here} }} }}"
-        clear = self._update([f"DROP SILENT GRAPH {here}"])
-        nothing_left = self._select(f"SELECT ?s {{ GRAPH {here} {{ ?s ?p ?o }} }}")
-        not_atomic = "it keeps a part of a request whose last operation failed; a crash would lose the position"
-        no_scope = "its patterns inside GRAPH rdf4j:nil do not match the default graph: RDF4J 4 or newer is wanted"
-        return (
-            ProbeStep(
-                self._ask(ALWAYS_TRUE_QUERY),
-                (200,),
-                "NotAWorker",
-                "it does not answer SPARQL queries; the URL of a repository looks like "
-                "http://host:8080/rdf4j-server/repositories/name",
-                holds=b"true",
-            ),
-            ProbeStep(clear, (204,), "NotAWorker", "it takes no updates at statements"),
-            ProbeStep(
-                self._update([insert, *self.delete_or_fail(f"{scratch}:absent")]),
-                (500,),
-                "NoGuard",
-                "CREATE GRAPH of a graph that exists does not fail, so that an apply could not be guarded",
-                holds=_MOVED,
-            ),
-            ProbeStep(nothing_left, (200,), "NotAtomic", not_atomic, empty=True),
-            ProbeStep(
-                self._update([*self.fail_if("FILTER(false)"), insert]),
-                (204,),
-                "NoGuard",
-                "CREATE GRAPH of a graph that does not exist fails",
-            ),
-            ProbeStep(
-                self._ask(f"ASK {{ {here} {here} {here} FILTER NOT EXISTS {{ GRAPH {NIL} {{ {here} ?p ?o }} }} }}"),
-                (200,),
-                "NoDefaultGraph",
-                no_scope,
-                holds=b"true",
-            ),
-            ProbeStep(clear, (204,), "NotAWorker", "it cannot remove the probe's graph"),
+        here = f"<{PROBE_NAME}>"
+        scope = ProbeStep(
+            self._ask(f"ASK {{ {here} {here} {here} FILTER NOT EXISTS {{ GRAPH {NIL} {{ {here} ?p ?o }} }} }}"),
+            (200,),
+            "NoDefaultGraph",
+            "its patterns inside GRAPH rdf4j:nil do not match the default graph: RDF4J 4 or newer is wanted",
+            holds=b"true",
+        )
+        return self.probe_guard(
+            f"{here} {here} {here}",
+            (204,),
+            _MOVED,
+            scope,
+            answer=b"true",
+            no_queries="it does not answer SPARQL queries; the URL of a repository looks like "
+            "http://host:8080/rdf4j-server/repositories/name",
+            no_updates="it takes no updates at statements",
+            never_fails="CREATE GRAPH of a graph that exists does not fail, so that an apply could not be guarded",
+            always_fails="CREATE GRAPH of a graph that does not exist fails",
         )

@@ -16,8 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from txlog.sparql.rewrite.triple_reader import UnsupportedPattern
-from txlog.sparql.tokens import END, Token, TokenCursor, tokens_by_operation
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, tokens_by_operation
 from txlog.workers.pattern_scan import find_where
 
 _MINUS: Final = re.compile(r"\bminus\b", re.IGNORECASE)
@@ -87,28 +86,10 @@ class _MinusWriter(TokenCursor):
 
     def _read_filter(self, at: int) -> tuple[str, int]:
         begin = self._token_at(at).start
-        while self._mark_at(at) not in ("(", "{"):
-            at = self._next(at)
+        at = self._skip_to(at, "(", "{")
         head = self._text[begin : self._token_at(at).start]
         new, at = self.read_group(at) if self._mark_at(at) == "{" else self._read_parentheses(at)
         return head + new, at
 
     def _read_parentheses(self, at: int) -> tuple[str, int]:
-        """From an opening parenthesis to the one that closes it; groups inside are those of EXISTS."""
-        parts, copied, depth = list[str](), self._token_at(at).start, 0
-        while True:
-            if self._mark_at(at) == "{":
-                begin = self._token_at(at).start
-                new, at = self.read_group(at)
-                parts += (self._text[copied:begin], new)
-                copied = self._token_at(at - 1).end
-                continue
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(self._mark_at(at), 0)
-            at = self._next(at)
-            if not depth:
-                return "".join([*parts, self._text[copied : self._token_at(at - 1).end]]), at
-
-    def _next(self, at: int) -> int:
-        if self._token_at(at) is END:
-            raise UnsupportedPattern("the end")
-        return at + 1
+        return self._rewrite_expression(self._text, at, self.read_group)

@@ -15,29 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from txlog.sparql.rewrite.triple_reader import PathTriple, UnsupportedPattern
-from txlog.sparql.tokens import Edit, Token, apply_edits, tokens_by_operation
-from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, ScannedGroup, find_where
+from txlog.sparql.rewrite.triple_reader import PathTriple
+from txlog.sparql.tokens import Edit, Token
+from txlog.workers.pattern_scan import HAS_VARIABLE, PatternScan, ScannedGroup, find_where, rewrite_operations
 
 
 def separate_repeats(text: str) -> str:
     """Rewrite an update of the log so that no triple of its patterns has a variable twice. A text that does not
     parse stays."""
-    if not HAS_VARIABLE.search(text):
-        return text
-    edits = list[Edit]()
-    for toks in tokens_by_operation(text):
-        where = find_where(toks)
-        if where < 0:
-            continue
+    return rewrite_operations(text, _separate_in_operation) if HAS_VARIABLE.search(text) else text
+
+
+def _separate_in_operation(toks: Sequence[Token]) -> Iterator[Edit]:
+    where = find_where(toks)
+    if where >= 0:
         scan = PatternScan(toks)
-        try:
-            scan.read_group(where)
-        except UnsupportedPattern:
-            continue
+        scan.read_group(where)
         for group in scan.groups:
-            edits += _separate(group, toks, scan)
-    return apply_edits(text, edits)
+            yield from _separate(group, toks, scan)
 
 
 def _separate(group: ScannedGroup, toks: Sequence[Token], scan: PatternScan) -> Iterator[Edit]:

@@ -11,22 +11,22 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from txlog.sparql.tokens import Edit, Token, apply_edits, tokens_by_operation
-from txlog.workers.pattern_scan import extend_pattern, find_where
+from txlog.sparql.tokens import Edit, Token
+from txlog.workers.pattern_scan import extend_pattern, find_where, rewrite_operations
 
 _VALUES: Final = re.compile(r"\bvalues\b", re.IGNORECASE)
 
 
 def name_values(text: str) -> str:
     """Rewrite an update of the log so that each operation names the variables of its ``VALUES``."""
-    if not _VALUES.search(text):
-        return text
-    edits = list[Edit]()
-    for toks in tokens_by_operation(text):
-        names = dict.fromkeys(_variables_of_values(toks))
-        if names and find_where(toks) >= 0:
-            edits += extend_pattern(toks, " ".join(f"FILTER(BOUND({name})||!BOUND({name}))" for name in names))
-    return apply_edits(text, edits)
+    return rewrite_operations(text, _name_in_operation) if _VALUES.search(text) else text
+
+
+def _name_in_operation(toks: Sequence[Token]) -> list[Edit]:
+    names = dict.fromkeys(_variables_of_values(toks))
+    if not names or find_where(toks) < 0:
+        return []
+    return extend_pattern(toks, " ".join(f"FILTER(BOUND({name})||!BOUND({name}))" for name in names))
 
 
 def _variables_of_values(operation: Sequence[Token]) -> Iterator[str]:

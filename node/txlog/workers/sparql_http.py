@@ -30,6 +30,8 @@ N_QUADS: Final = "application/n-quads"
 USER_GRAPHS_FILTER: Final = f'FILTER(!STRSTARTS(STR(?g),"{SYSTEM}"))'
 ALWAYS_TRUE_QUERY: Final = "ASK {}"
 """A query without effect, sent where there is nothing to do."""
+NOT_ATOMIC: Final = "it keeps a part of a request whose last operation failed; a crash would lose the position"
+"""Why a store cannot be a worker (:attr:`~txlog.workers.adapter.ProbeStep.message`)."""
 
 
 class SparqlAdapter:
@@ -131,8 +133,17 @@ class SparqlAdapter:
 
     # -- responses
 
+    def _parse_rows(self, asked: str, response: WorkerResponse) -> list[str]:
+        return parse_rows(asked, response)
+
+    def _parse_count(self, row: str) -> tuple[str, int]:
+        """The graph and the number of a row of :meth:`counts`."""
+        # Commas in IRIs are not quoted by every engine; a number has none.
+        graph, _, count = row.rpartition(",")
+        return graph.strip('"'), int(count)
+
     def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:
-        return self.system_graphs_from_names(parse_rows("reading the marker", response))
+        return self.system_graphs_from_names(self._parse_rows("reading the marker", response))
 
     def system_graphs_from_names(self, names: Iterable[str]) -> SystemGraphs:
         return system_graphs_from_names(names)
@@ -146,16 +157,14 @@ class SparqlAdapter:
     def parse_size(self, response: WorkerResponse) -> int:
         asked = "counting statements"
         try:
-            return int(parse_rows(asked, response)[0])
+            return int(self._parse_rows(asked, response)[0])
         except (ValueError, IndexError):
             raise UnexpectedAnswer(asked, response) from None
 
     def parse_counts(self, response: WorkerResponse) -> GraphCounts:
         asked = "counting statements by graph"
-        # Commas in IRIs are not quoted by every engine; a number has none.
-        found = [row.rpartition(",") for row in parse_rows(asked, response)]
         try:
-            counts = {graph.strip('"'): int(count) for graph, _, count in found}
+            counts = dict(map(self._parse_count, self._parse_rows(asked, response)))
         except ValueError:
             raise UnexpectedAnswer(asked, response) from None
         ours = [name for name in counts if name.startswith(SYSTEM)]
@@ -177,7 +186,31 @@ class SparqlAdapter:
         return found
 
     def parse_contexts(self, response: WorkerResponse) -> list[str]:
-        return parse_rows("listing named graphs", response)
+        return self._parse_rows("listing named graphs", response)
+
+
+class UnlockedAdapter(SparqlAdapter):
+    """An engine without a lock: the guard is enough where updates are serial. Every claim succeeds."""
+
+    def _do_nothing(self) -> WorkerRequest:
+        """A request without effect."""
+        return self._ask(ALWAYS_TRUE_QUERY)
+
+    @property
+    def token_limit(self) -> int:
+        return 1
+
+    def claim(self, token: int) -> WorkerRequest:
+        return self._do_nothing()
+
+    def claims_for_token(self, token: int) -> frozenset[str]:
+        return frozenset()
+
+    def release_claim(self, token: int) -> WorkerRequest:
+        return self._do_nothing()
+
+    def renew(self, token: int, new: int) -> WorkerRequest:
+        return self._do_nothing()
 
 
 def dataset_parameters(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> list[tuple[str, str]]:

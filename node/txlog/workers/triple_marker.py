@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from txlog.workers.adapter import SYSTEM, LoadMarker, MarkerPosition, SystemGraphs, WorkerRequest
+from txlog.workers.adapter import SYSTEM, LoadMarker, MarkerPosition, ProbeStep, SystemGraphs, WorkerRequest
 from txlog.workers.canonical_literals import clean_quads
 from txlog.workers.marker_names import loading_name, marker_name
-from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, SparqlAdapter
+from txlog.workers.sparql_http import ALWAYS_TRUE_QUERY, N_QUADS, NOT_ATOMIC, SparqlAdapter
 from txlog.workers.update_batches import group_by_graph
 
 SYSTEM_TERM: Final = f"<{SYSTEM}>"
@@ -23,6 +23,8 @@ GUARD_GRAPH: Final = f"<{SYSTEM}:trip>"
 NON_EMPTY_PATTERN: Final = "{ SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } } LIMIT 1 }"
 """A condition that holds unless the store is empty."""
 SYSTEM_LINE: Final = f"{SYSTEM_TERM} ".encode()
+PROBE_NAME: Final = f"{SYSTEM}:probe"
+"""The system graph in which a probe writes."""
 
 
 def filter_not_exists(name: str) -> str:
@@ -128,3 +130,36 @@ class TripleMarkerAdapter(SparqlAdapter):
 
     def end_loading(self, loading: LoadMarker, new: MarkerPosition) -> WorkerRequest:
         return self._update([*self.delete_or_fail(loading_name(loading)), insert_marker(marker_name(new))])
+
+    # -- registration
+
+    def probe_guard(
+        self,
+        triple: str,
+        done: tuple[int, ...],
+        refusal: bytes,
+        scope: ProbeStep,
+        *,
+        answer: bytes = b"",
+        no_queries: str,
+        no_updates: str,
+        never_fails: str,
+        always_fails: str,
+    ) -> tuple[ProbeStep, ...]:
+        """The steps of a probe that writes ``triple``. ``done``: the statuses of an update; ``refusal``: a part of the
+        answer where the guard fails; ``answer``: of that to a query. ``scope``: tests how patterns match, while the
+        triple is there. The others: the messages."""
+        insert = f"INSERT DATA {{ GRAPH <{PROBE_NAME}> {{ {triple} }} }}"
+        clear = self._update([f"DROP SILENT GRAPH <{PROBE_NAME}>"])
+        nothing_left = self._select(f"SELECT ?s {{ GRAPH <{PROBE_NAME}> {{ ?s ?p ?o }} }}")
+        failing = self._update([insert, *self.delete_or_fail(f"{PROBE_NAME}:absent")])
+        passing = self._update([*self.fail_if("FILTER(false)"), insert])
+        return (
+            ProbeStep(self._ask(ALWAYS_TRUE_QUERY), (200,), "NotAWorker", no_queries, holds=answer),
+            ProbeStep(clear, done, "NotAWorker", no_updates),
+            ProbeStep(failing, (500,), "NoGuard", never_fails, holds=refusal),
+            ProbeStep(nothing_left, (200,), "NotAtomic", NOT_ATOMIC, empty=True),
+            ProbeStep(passing, done, "NoGuard", always_fails),
+            scope,
+            ProbeStep(clear, done, "NotAWorker", "it cannot remove the probe's graph"),
+        )

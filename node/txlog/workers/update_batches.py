@@ -39,10 +39,14 @@ def _canonicalise_if_merged(payloads: Sequence[bytes]) -> Sequence[bytes]:
     return payloads
 
 
-def update_texts(operations: Sequence[StoreOperation], form: Callable[[bytes], bytes] | None = None) -> list[str]:
+def update_texts(
+    operations: Sequence[StoreOperation],
+    form: Callable[[bytes], bytes] | None = None,
+    rewrite: Callable[[str], str] = lambda text: text,
+) -> list[str]:
     """The operations as SPARQL updates, to be joined with :data:`OPERATION_SEPARATOR`; may be empty. Consecutive quad
-    changes become one delete and one insert; updates stay as they are, in their order. ``form``: converts payloads of
-    quads to the form of this engine, with one form for each quad."""
+    changes become one delete and one insert; updates stay in their order. ``form``: converts payloads of quads to the
+    form of this engine, with one form for each quad. ``rewrite``: does so with updates."""
     texts: list[str] = []
     run: list[bytes] = []
     for operation in operations:
@@ -53,7 +57,7 @@ def update_texts(operations: Sequence[StoreOperation], form: Callable[[bytes], b
         if run:
             texts += _quads_texts(run, form)
             run = []
-        text = operation.payload.decode()
+        text = rewrite(operation.payload.decode())
         if text.strip():
             texts.append(text)
     if run:

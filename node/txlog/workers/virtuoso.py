@@ -30,7 +30,6 @@ from txlog.model.store_cell import StoreCell
 from txlog.workers.adapter import (
     SYSTEM,
     ApplyResult,
-    GraphCounts,
     LoadMarker,
     LockAction,
     MarkerPosition,
@@ -43,7 +42,7 @@ from txlog.workers.adapter import (
 )
 from txlog.workers.canonical_literals import canonical_lines, clean_quads
 from txlog.workers.marker_names import TRIAL_NAME, loading_name, marker_name, marker_or_load_name
-from txlog.workers.sparql_http import N_QUADS, TSV, SparqlAdapter, dataset_parameters, parse_boolean
+from txlog.workers.sparql_http import N_QUADS, UnlockedAdapter, dataset_parameters, parse_boolean
 from txlog.workers.union_default_graph import (
     DefaultGraphScope,
     canonical_constants,
@@ -98,7 +97,7 @@ class ProcedureStep(NamedTuple):
     text: bytes = b""
 
 
-class VirtuosoAdapter(SparqlAdapter):
+class VirtuosoAdapter(UnlockedAdapter):
     """The adapter for Virtuoso: see the module. It has no state."""
 
     engine = "virtuoso"
@@ -106,17 +105,18 @@ class VirtuosoAdapter(SparqlAdapter):
     update_path = f"{_ENDPOINT_PREFIX}/apply"
     data_path = f"{_ENDPOINT_PREFIX}/quads"
 
-    @property
-    def token_limit(self) -> int:
-        return 1
+    def _parse_rows(self, asked: str, response: WorkerResponse) -> list[str]:
+        if response.status != 200:
+            raise UnexpectedAnswer(asked, response)
+        try:
+            return response.body.decode().splitlines()
+        except UnicodeDecodeError:
+            raise UnexpectedAnswer(asked, response) from None
 
     # -- position
 
     def read_system(self) -> WorkerRequest:
         return _procedure_request("state")
-
-    def parse_system_graphs(self, response: WorkerResponse) -> SystemGraphs:
-        return self.system_graphs_from_names(_parse_lines("reading the marker", response))
 
     def is_at(self, marker: MarkerPosition) -> WorkerRequest:
         return _procedure_request("at", marker_name(marker))
@@ -159,23 +159,12 @@ class VirtuosoAdapter(SparqlAdapter):
         two."""
         return WorkerRequest("POST", f"{_ENDPOINT_PREFIX}/settle")
 
-    # There is no lock: the guard is enough where updates are serial. Every claim succeeds.
-
-    def claim(self, token: int) -> WorkerRequest:
-        return _procedure_request("version")
-
-    def claims_for_token(self, token: int) -> frozenset[str]:
-        return frozenset()
-
-    def release_claim(self, token: int) -> WorkerRequest:
-        return _procedure_request("version")
-
-    def renew(self, token: int, new: int) -> WorkerRequest:
+    def _do_nothing(self) -> WorkerRequest:
         return _procedure_request("version")
 
     def take_over(self, found: MarkerPosition | None, token: int) -> WorkerRequest:
         if found is None:
-            return _procedure_request("version")
+            return self._do_nothing()
         raised = found._replace(fence=found.fence + 1)
         return encode_steps([ProcedureStep("leave", marker_name(found)), ProcedureStep("enter", marker_name(raised))])
 
@@ -218,33 +207,15 @@ class VirtuosoAdapter(SparqlAdapter):
     def read_cells(self, cells: Sequence[StoreCell]) -> WorkerRequest:
         raise NotImplementedError("virtuoso has no cells: Capabilities.parts")
 
-    def parse_size(self, response: WorkerResponse) -> int:
-        asked = "counting statements"
-        try:
-            return int(_parse_lines(asked, response)[0])
-        except (ValueError, IndexError):
-            raise UnexpectedAnswer(asked, response) from None
-
     def counts(self) -> WorkerRequest:
         return _procedure_request("counts")
 
-    def parse_counts(self, response: WorkerResponse) -> GraphCounts:
-        asked = "counting statements by graph"
-        rows = [line.rpartition(" ") for line in _parse_lines(asked, response)]
-        try:
-            counts = {"" if graph == DEFAULT_GRAPH_IRI else graph: int(count) for graph, _, count in rows}
-        except ValueError:
-            raise UnexpectedAnswer(asked, response) from None
-        ours = [name for name in counts if name.startswith(SYSTEM)]
-        return GraphCounts(
-            self.system_graphs_from_names(ours), {name: n for name, n in counts.items() if n and name not in ours}
-        )
+    def _parse_count(self, row: str) -> tuple[str, int]:
+        graph, _, count = row.rpartition(" ")
+        return "" if graph == DEFAULT_GRAPH_IRI else graph, int(count)
 
     def contexts(self) -> WorkerRequest:
         return _procedure_request("contexts")
-
-    def parse_contexts(self, response: WorkerResponse) -> list[str]:
-        return _parse_lines("listing named graphs", response)
 
     def export(self, accept: str, graph: str | None = None) -> WorkerRequest:
         return _procedure_request("graph", DEFAULT_GRAPH_IRI if graph is None else graph)
@@ -258,8 +229,6 @@ class VirtuosoAdapter(SparqlAdapter):
 
     def dump(self, predicates: Sequence[str] | None = None) -> WorkerRequest:
         return _procedure_request("everything")
-
-    dump_media_type = TSV
 
     # -- loading
 
@@ -354,15 +323,6 @@ def steps_for_operations(operations: Sequence[StoreOperation]) -> Iterator[Proce
     values a graph holds the first."""
     for operation in operations:
         yield from _quad_steps(operation.payload) if operation.kind == KIND_QUADS else _update_steps(operation.payload)
-
-
-def _parse_lines(asked: str, response: WorkerResponse) -> list[str]:
-    if response.status != 200:
-        raise UnexpectedAnswer(asked, response)
-    try:
-        return response.body.decode().splitlines()
-    except UnicodeDecodeError:
-        raise UnexpectedAnswer(asked, response) from None
 
 
 # -- quads

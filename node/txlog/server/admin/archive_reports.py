@@ -4,7 +4,8 @@ and each measures the delay itself, so it also grows while the archiver is dead.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,6 @@ from txlog.model.errors import BadInput
 from txlog.model.hashes import HASH_BYTES
 from txlog.protocol.log.log_state import LogState
 from txlog.runtime.master_context import MasterContext
-from txlog.server.admin.archive_delay import PlaceMemory
 from txlog.server.admin.rehearsal_reports import RehearsalReports
 from txlog.server.admin.report_notices import ReportNotices
 from txlog.server.admin.stable_delay import StableDelay
@@ -29,6 +29,8 @@ SILENT_AFTER_S: Final = 30.0
 """An archiver reports every 5 s, also when it has nothing to do."""
 BEHIND_AFTER_DELAYS: Final = 10
 BEHIND_AFTER_S: Final = 5.0
+PLACES_MAX: Final = 64
+"""Places of one stream that a master remembers: after a rejoin an older one may be the last that is on its log."""
 _EXPECTED_BODY: Final = '{"archived": [{"index": N, "hash": "32 hexadecimal digits"}], "state": "Shipping", ...}'
 
 
@@ -61,6 +63,24 @@ class StreamStatus(msgspec.Struct, frozen=True, rename="camel"):
     losses: int
 
 
+class PlaceMemory:
+    """The places that were reported of one stream. ``is_on_log`` says whether a place is on this master's log."""
+
+    def __init__(self) -> None:
+        self._places: deque[ArchivePlace] = deque(maxlen=PLACES_MAX)
+
+    def add(self, places: Iterable[ArchivePlace]) -> None:
+        """Takes the places of a report. What was reported earlier stays: a file is never deleted."""
+        for place in places:
+            if place in self._places:
+                self._places.remove(place)
+            self._places.append(place)
+
+    def highest(self, is_on_log: Callable[[ArchivePlace], bool]) -> ArchivePlace | None:
+        """The highest place on the log; None when there is none, or the master does not know any more."""
+        return max((each for each in self._places if is_on_log(each)), key=lambda each: each.index, default=None)
+
+
 class _KnownStream:
     """The stream of one data centre. ``received_at``: monotonic seconds of the last report, None before the first."""
 
@@ -79,25 +99,16 @@ class _KnownStream:
 
 
 class ArchiveReports:
-    """The reports of archivers. ``send(peer, message)`` sends a message to another master. ``clock``: monotonic
-    seconds, ``wall_clock``: seconds since 1970."""
+    """The reports of archivers. ``send(peer, message)`` sends a message to another master."""
 
-    def __init__(
-        self,
-        site: MasterContext,
-        send: Callable[[str, bytes], None],
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
         self._context = site
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._began_at = clock()
+        self._began_at = time.monotonic()
         self._streams: dict[str, _KnownStream] = {}
         self._received: tuple[ArchiveReport, float] | None = None
         self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, NOTICE_DELAY_S, self._next_notice)
-        self._delay = StableDelay(site, clock, wall_clock)
-        self.rehearsals = RehearsalReports(site, send, wall_clock)
+        self._delay = StableDelay(site)
+        self.rehearsals = RehearsalReports(site, send)
         if site.config.archive is not None:
             self._streams[site.config.data_center] = _KnownStream(site.config.archive.max_delay_ms / 1000)
         self._move_watermark()
@@ -123,7 +134,7 @@ class ArchiveReports:
             raise BadInput(f"an index is negative: expected {_EXPECTED_BODY}")
         if max(len(report.archived), len(report.verified)) > PLACES_REPORTED_MAX:
             raise BadInput(f"at most {PLACES_REPORTED_MAX} places")
-        now = self._clock()
+        now = time.monotonic()
         self._received = (report, now)
         known = self._streams.setdefault(self._context.config.data_center, _KnownStream(self._max_delay_ms / 1000))
         known.take(report, now)
@@ -153,7 +164,7 @@ class ArchiveReports:
         known = self._streams.setdefault(notice.data_center, _KnownStream(max_delay_s))
         if notice.data_center != self._context.config.data_center:
             known.max_delay_s = max_delay_s
-        known.take(notice.report, self._clock() - max(0.0, notice.age_s))
+        known.take(notice.report, time.monotonic() - max(0.0, notice.age_s))
         self._move_watermark()
 
     def _next_notice(self) -> ArchiveNotice | None:
@@ -162,7 +173,7 @@ class ArchiveReports:
         if self._received is None:
             return None
         report, at = self._received
-        return ArchiveNotice(self._context.config.data_center, self._clock() - at, self._max_delay_ms, report)
+        return ArchiveNotice(self._context.config.data_center, time.monotonic() - at, self._max_delay_ms, report)
 
     def _move_watermark(self) -> None:
         """What is archived moves with each report, and back and forth with the log: a rejoin may bring back a branch
@@ -193,7 +204,7 @@ class ArchiveReports:
         return known.verified.highest(self._is_on_log) if known is not None else None
 
     def _describe_stream(self, data_center: str, known: _KnownStream) -> StreamStatus:
-        now = self._clock()
+        now = time.monotonic()
         archived = known.archived.highest(self._is_on_log)
         silent_s = now - (self._began_at if known.received_at is None else known.received_at)
         delay_s = None
@@ -211,7 +222,7 @@ class ArchiveReports:
             archived=archived,
             verified=known.verified.highest(self._is_on_log),
             delay_seconds=delay_s,
-            reported_at=None if known.received_at is None else round(self._wall_clock() - silent_s, 3),
+            reported_at=None if known.received_at is None else round(time.time() - silent_s, 3),
             error=report.error,
             stream=report.stream,
             files=report.files,

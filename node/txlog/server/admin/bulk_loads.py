@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.bulk_entry import BulkReference, bulk_key, encode_bulk_load, is_bulk_id
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
@@ -164,10 +164,7 @@ class BulkLoadHandler:
         return json_response({"transaction": str(answer.txid)})
 
     async def _read(self, request: Request, names: Mapping[str, str]) -> BulkReference:
-        try:
-            given = msgspec.json.decode(await read_body(request, BODY_MAX), type=BulkLoadRequest)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
+        given = await read_json(request, BulkLoadRequest, _EXPECTED_BODY, BODY_MAX)
         if not is_bulk_id(names["id"]):
             raise BadInput(f"{names['id'][:80]!r} is no load; expected 32 hexadecimal digits")
         if len(given.manifest) != 64 or not _HEXADECIMAL.issuperset(given.manifest):

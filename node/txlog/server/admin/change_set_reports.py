@@ -71,21 +71,12 @@ class _KnownChangeSets:
 
 
 class ChangeSetReports:
-    """The reports about change sets. ``send(peer, message)`` sends a message to another master. ``clock``: monotonic
-    seconds, ``wall_clock``: seconds since 1970."""
+    """The reports about change sets. ``send(peer, message)`` sends a message to another master."""
 
-    def __init__(
-        self,
-        site: MasterContext,
-        send: Callable[[str, bytes], None],
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
         self._context = site
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._began_at = clock()
-        self._delay = StableDelay(site, clock, wall_clock)
+        self._began_at = time.monotonic()
+        self._delay = StableDelay(site)
         self._known: dict[str, _KnownChangeSets] = {}
         self._received: tuple[ChangeSetReport, float] | None = None
         self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, NOTICE_DELAY_S, self._next_notice)
@@ -113,7 +104,7 @@ class ChangeSetReports:
             raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
         if size != HASH_BYTES or (place is not None and place.index < 0) or report.begin < 0:
             raise BadInput(f"a place that no log has: expected {_EXPECTED_BODY}")
-        self._received = (report, self._clock())
+        self._received = (report, time.monotonic())
         self._known.setdefault(self._context.config.data_center, _KnownChangeSets()).take(*self._received)
         self._move_watermark()
         self._notices.send_soon()
@@ -132,7 +123,7 @@ class ChangeSetReports:
         if not self._notices.is_for_cluster(notice.data_center):
             return
         known = self._known.setdefault(notice.data_center, _KnownChangeSets())
-        known.take(notice.report, self._clock() - max(0.0, notice.age_s))
+        known.take(notice.report, time.monotonic() - max(0.0, notice.age_s))
         self._move_watermark()
 
     def _next_notice(self) -> ChangeSetNotice | None:
@@ -141,7 +132,7 @@ class ChangeSetReports:
         if self._received is None:
             return None
         report, at = self._received
-        return ChangeSetNotice(self._context.config.data_center, self._clock() - at, report)
+        return ChangeSetNotice(self._context.config.data_center, time.monotonic() - at, report)
 
     def _move_watermark(self) -> None:
         """A store that has not gone back yet after a rejoin is at no entry of this log."""
@@ -176,7 +167,7 @@ class ChangeSetReports:
         return [self._status_of(name, known) for name, known in sorted(self._known.items())]
 
     def _status_of(self, data_center: str, known: _KnownChangeSets) -> ChangeSetStatus:
-        now = self._clock()
+        now = time.monotonic()
         silent_s = now - (self._began_at if known.received_at is None else known.received_at)
         executed = self._executed(known)
         index = executed.index if executed is not None else 0
@@ -198,6 +189,6 @@ class ChangeSetReports:
             delay_seconds=delay_s,
             bytes=report.bytes if report is not None else 0,
             rebuilds=report.rebuilds if report is not None else 0,
-            reported_at=None if known.received_at is None else round(self._wall_clock() - silent_s, 3),
+            reported_at=None if known.received_at is None else round(time.time() - silent_s, 3),
             error=report.error if report is not None else "",
         )

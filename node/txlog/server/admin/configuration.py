@@ -6,16 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from txlog.config.cluster_properties_writer import write_masters
 from txlog.config.durability_specs import to_rule_spec
 from txlog.config.units import format_duration, parse_duration
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.configuration import CHANGE_CHARACTERS_MAX, LEAVING, MEMBER, MUTED, Configuration, Master
-from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.durability import Durability
 from txlog.model.errors import (
     BadInput,
@@ -37,12 +36,13 @@ POLL_S: Final = 0.1
 BODY_MAX: Final = 16 << 10
 OPTIONS_BODY_MAX: Final = 256 << 10
 """Of options, which may have 64 rules with IRIs of 500 characters, each as an escape of JSON."""
-_ADD_EXAMPLE = '{"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
-_ALTER_EXAMPLE = '{"weight": 2} or {"muted": true}'
-_OPTIONS_EXAMPLE = '{"splitMode": "Continue" or "Majority", "keyRetention": "24h", "graphs": [{"match": "http://…/*"}]}'
+_EXPECTED_MASTER = 'expected {"node": "uk-3", "dataCenter": "uk", "weight": 1, "urls": ["http://host:7300"]}'
+_EXPECTED_CHANGE = 'expected {"weight": 2} or {"muted": true}'
+_EXPECTED_OPTIONS = (
+    'expected {"splitMode": "Continue" or "Majority", "keyRetention": "24h", "graphs": [{"match": "http://…/*"}]}'
+)
 RETENTION_MS_MIN: Final = 1000
 MODES: Final = ("Continue", "Majority")
-T = TypeVar("T")
 
 
 class AddMasterRequest(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
@@ -169,7 +169,7 @@ class ConfigurationHandler:
 
     async def patch(self, request: Request, _: Mapping[str, str]) -> Response:
         """Changes ``splitMode``, ``keyRetention`` and ``graphs`` of the whole cluster."""
-        options = await _decode_body(request, ClusterOptionsRequest, _OPTIONS_EXAMPLE, OPTIONS_BODY_MAX)
+        options = await read_json(request, ClusterOptionsRequest, _EXPECTED_OPTIONS, OPTIONS_BODY_MAX)
         now = self._current()
         majority, retention_ms = now.majority, now.key_retention_ms
         if options.split_mode is not None:
@@ -213,7 +213,7 @@ class ConfigurationHandler:
 
     async def add(self, request: Request, _: Mapping[str, str]) -> Response:
         """Adds a new master. It joins once its process runs, reaches the others and has caught up."""
-        added = await _decode_body(request, AddMasterRequest, _ADD_EXAMPLE)
+        added = await read_json(request, AddMasterRequest, _EXPECTED_MASTER, BODY_MAX)
         return await self.add_master(Master(added.node, added.data_center, added.weight, MEMBER, added.urls))
 
     async def add_master(self, new: Master) -> Response:
@@ -228,7 +228,8 @@ class ConfigurationHandler:
 
     async def change(self, request: Request, names: Mapping[str, str]) -> Response:
         """Changes the weight of a master, mutes it, or ends its muting."""
-        return await self.change_master(names["node"], await _decode_body(request, ChangeMasterRequest, _ALTER_EXAMPLE))
+        change = await read_json(request, ChangeMasterRequest, _EXPECTED_CHANGE, BODY_MAX)
+        return await self.change_master(names["node"], change)
 
     async def mute(self, node: str, muted: bool) -> Response:
         """See :meth:`change`."""
@@ -329,10 +330,3 @@ def _to_dict(now: Configuration) -> dict[str, Any]:
         "removed": list(now.removed),
         "graphs": [to_rule_spec(rule) for rule in now.graphs],
     }
-
-
-async def _decode_body(request: Request, form: type[T], example: str, bytes_max: int = BODY_MAX) -> T:
-    try:
-        return msgspec.json.decode(await read_body(request, bytes_max), type=form)
-    except DECODE_ERRORS as wrong:
-        raise BadInput(f"expected {example}: {wrong}") from None

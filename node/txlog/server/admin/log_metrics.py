@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from txlog.model.bounds import SLOTS_MAX
 from txlog.model.master_state import MasterState
@@ -24,6 +24,19 @@ from txlog.wire.rehearsal_report import RehearsalReport
 
 _MASTER_STATES = (*MasterState, "Restoring", "Damaged")
 """The core's states, and those of a process that has no core."""
+
+
+_LABEL: Final = ["data_center"]
+
+
+class _OfDataCenter(Protocol):
+    @property
+    def data_center(self) -> str: ...
+
+
+T = TypeVar("T", bound=_OfDataCenter)
+_Readings = dict[str, tuple[str, Callable[[T], float | None]]]
+"""By the name of a metric: its text, and how it is read from what is known of a data centre; None: not known."""
 
 
 class LogMetrics:
@@ -180,8 +193,7 @@ class LogMetrics:
         streams = self._archive.streams()
         if not streams:
             return
-        label = ["data_center"]
-        gauge_values: dict[str, tuple[str, Callable[[StreamStatus], float | None]]] = {
+        gauge_values: _Readings[StreamStatus] = {
             "delay_seconds": ("age of the oldest stable entry that is not archived", lambda s: s.delay_seconds),
             "index": ("last archived index that is on this log", lambda s: s.archived.index if s.archived else None),
             "verified_index": ("the same, read back and proved", lambda s: s.verified.index if s.verified else None),
@@ -189,24 +201,21 @@ class LogMetrics:
             "gaps": ("gaps of the stream", lambda s: s.gaps),
             "losses": ("times that masters had lost archived entries that were final", lambda s: s.losses),
         }
-        for name, (text, value_of) in gauge_values.items():
-            found = {(s.data_center,): value for s in streams if (value := value_of(s)) is not None}
-            yield gauges(f"archive_{name}", text, label, found)
+        yield from _read_gauges("archive", streams, gauge_values)
         counter_values: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
             "files": ("written since the start of the archiver", lambda s: s.files),
             "bytes": ("the same", lambda s: s.bytes),
             "errors": ("failed requests to the target, since the start of the archiver", lambda s: s.errors),
         }
         for name, (text, count_of) in counter_values.items():
-            yield counters(f"archive_{name}", text, label, {(s.data_center,): count_of(s) for s in streams})
+            yield counters(f"archive_{name}", text, _LABEL, {(s.data_center,): count_of(s) for s in streams})
 
     def _change_set_metrics(self) -> Iterable[Any]:
         """How far the change sets of each data centre are; nothing in a cluster without any."""
         known = self._change_sets.statuses()
         if not known:
             return
-        label = ["data_center"]
-        values: dict[str, tuple[str, Callable[[ChangeSetStatus], float | None]]] = {
+        values: _Readings[ChangeSetStatus] = {
             "delay_seconds": ("age of the oldest stable entry without a change set", lambda s: s.delay_seconds),
             "behind_entries": ("stable entries without a change set", lambda s: s.entries_behind),
             "index": ("last index with a change set on this log", lambda s: s.executed.index if s.executed else None),
@@ -214,24 +223,20 @@ class LogMetrics:
             "bytes": ("of the change log", lambda s: s.bytes),
             "reported_timestamp_seconds": ("of the last report, since 1970", lambda s: s.reported_at),
         }
-        for name, (text, value_of) in values.items():
-            found = {(s.data_center,): value for s in known if (value := value_of(s)) is not None}
-            yield gauges(f"changesets_{name}", text, label, found)
+        yield from _read_gauges("changesets", known, values)
         rebuilds = {(s.data_center,): float(s.rebuilds) for s in known}
-        yield counters("changesets_rebuilds", "of the store, since its process started", label, rebuilds)
+        yield counters("changesets_rebuilds", "of the store, since its process started", _LABEL, rebuilds)
 
     def _rehearsal_metrics(self) -> Iterable[Any]:
         """The last rehearsed recovery of each data centre; nothing where none was made or expected."""
         known = self._archive.rehearsals.known()
         if not known:
             return
-        gauge_values: dict[str, tuple[str, Callable[[KnownRehearsals], float | None]]] = {
+        gauge_values: _Readings[KnownRehearsals] = {
             "success_timestamp_seconds": ("of the last good one, since 1970", lambda k: k.good.at if k.good else None),
             "due_timestamp_seconds": ("when the last good one is too old, since 1970", lambda k: k.due_at),
         }
-        for name, (text, value_of) in gauge_values.items():
-            found = {(k.data_center,): value for k in known if (value := value_of(k)) is not None}
-            yield gauges(f"rehearsal_{name}", text, ["data_center"], found)
+        yield from _read_gauges("rehearsal", known, gauge_values)
         figures: dict[str, tuple[str, Callable[[RehearsalReport], float | None]]] = {
             "failed": ("1 while the last one was not good", lambda last: float(not last.ok)),
             "rpo_seconds": ("what a loss would have cost at the last one", lambda last: last.rpo_seconds),
@@ -240,12 +245,8 @@ class LogMetrics:
         }
         for name, (text, figure_of) in figures.items():
             measured = ((k.data_center, figure_of(k.last)) for k in known if k.last is not None)
-            yield gauges(
-                f"rehearsal_{name}",
-                text,
-                ["data_center"],
-                {(dc,): value for dc, value in measured if value is not None},
-            )
+            found = {(dc,): value for dc, value in measured if value is not None}
+            yield gauges(f"rehearsal_{name}", text, _LABEL, found)
 
     def _view_metrics(self) -> Iterable[Any]:
         """The view, the masters out of it, and which master receives messages from which."""
@@ -273,3 +274,9 @@ class LogMetrics:
         }
         text = "1 when messages arrive at `to` from `from`; absent when not known"
         yield gauges("hears", text, ["from", "to"], hears)
+
+
+def _read_gauges(prefix: str, known: Sequence[T], readings: _Readings[T]) -> Iterable[Any]:
+    for name, (text, value_of) in readings.items():
+        found = {(each.data_center,): value for each in known if (value := value_of(each)) is not None}
+        yield gauges(f"{prefix}_{name}", text, _LABEL, found)

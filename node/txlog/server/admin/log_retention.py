@@ -72,17 +72,9 @@ class LogRetention:
     """``/txlog/backups``, and the task that trims the log. ``send(peer, message)`` sends a message to another
     master."""
 
-    def __init__(
-        self,
-        site: MasterContext,
-        send: Callable[[str, bytes], None],
-        clock: Callable[[], float] = time.time,
-        *,
-        archive: ArchiveReports,
-    ) -> None:
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None], archive: ArchiveReports) -> None:
         self._context = site
         self._send = send
-        self._clock = clock
         self._archive = archive
         self._path = site.config.journal_folder / FILE
         self._backups: dict[str, DataCenterBackups] = self._read()
@@ -106,7 +98,7 @@ class LogRetention:
         if any(len(one) != len(NO_HASH) for one in hashes) or any(one.index < 0 for one in report.backups):
             raise BadInput(f"a hash or an index is none: expected {_EXPECTED_BODY}")
         name = self._context.config.data_center
-        self._merge(DataCenterBackups(name, self._clock(), report.backups))
+        self._merge(DataCenterBackups(name, time.time(), report.backups))
         return json_response({"known": len(report.backups)})
 
     def on_notice(self, peer: str, topic: str, body: bytes) -> None:
@@ -226,7 +218,7 @@ class LogRetention:
             return 0
         if not site.config.log_keep_ms or self.bytes_used >= site.config.log_bytes_max:
             return agreement.final_index
-        oldest = stamp_at(int((self._clock() * 1000 - site.config.log_keep_ms) * 1000))
+        oldest = stamp_at(int((time.time() * 1000 - site.config.log_keep_ms) * 1000))
         return self._last_below(agreement, oldest)
 
     def _last_below(self, agreement: LogState, stamp: int) -> int:

@@ -37,6 +37,7 @@ from txlog.wire.change_feed import NDJSON_MEDIA_TYPE, RDF_PATCH_MEDIA_TYPE, SSE_
 from txlog.wire.log_page import MEDIA_TYPE
 
 _PREFIX: Final = "/txlog"
+_BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 _SECONDS: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 999_999_999}
 
 
@@ -49,46 +50,45 @@ _CHANGED: Final = {
     "200": describe_response("in effect", schema_ref("Configuration")),
     "202": describe_response("it waits for its place in the log", schema_ref("Configuration")),
 }
+_DECIDED: Final = {"202": describe_response("the duty that does it", object_of(worker=STRING, duty=STRING))}
 
 
-def _ok(schema: Schema, text: str = "") -> dict[str, Schema]:
-    return {"200": describe_response(text, schema)}
+def _ok(schema: Schema, text: str = "", content: str = JSON) -> dict[str, Schema]:
+    return {"200": describe_response(text, schema, content)}
+
+
+def _ok_as(text: str, contents: dict[str, Schema]) -> dict[str, Schema]:
+    """An answer in one of several media types."""
+    return {"200": {"description": text, "content": {name: {"schema": schema} for name, schema in contents.items()}}}
+
+
+def _ok_or_later(stable: Schema, later: Schema) -> dict[str, Schema]:
+    """An entry of the log: the answer comes when it is stable, or after a while."""
+    return {"200": describe_response("it is stable", stable), "202": describe_response("it is not stable yet", later)}
 
 
 _ROUTES: Final[dict[tuple[str, str], Schema]] = {
-    ("GET", "/txlog/openapi.json"): operation_of(
-        "this document", {"200": describe_response("OpenAPI 3.1", ANY_OBJECT)}
-    ),
-    ("GET", "/txlog/status"): operation_of("how this master is", {"200": describe_response("", schema_ref("Status"))}),
+    ("GET", "/txlog/openapi.json"): operation_of("this document", _ok(ANY_OBJECT, "OpenAPI 3.1")),
+    ("GET", "/txlog/status"): operation_of("how this master is", _ok(schema_ref("Status"))),
     ("GET", "/txlog/live"): operation_of(
         "what this master knows of the cluster; as events, each change of it",
-        {
-            "200": {
-                "description": "one snapshot, or with `Accept: text/event-stream` one whenever it has changed",
-                "content": {JSON: {"schema": schema_ref("Live")}, SSE_MEDIA_TYPE: {"schema": STRING}},
-            }
-        },
+        _ok_as(
+            "one snapshot, or with `Accept: text/event-stream` one whenever it has changed",
+            {JSON: schema_ref("Live"), SSE_MEDIA_TYPE: STRING},
+        ),
     ),
     ("GET", "/txlog/recovery"): operation_of(
         "to which moments a store can be restored, as far as this master knows",
-        {"200": describe_response("backups, archives, and times of the log", schema_ref("Recovery"))},
+        _ok(schema_ref("Recovery"), "backups, archives, and times of the log"),
     ),
     ("GET", "/txlog/synchro"): operation_of(
         "whether this side decides about synchronous transactions, and what is undecided",
-        {"200": describe_response("quorums, votes and undecided transactions", schema_ref("Synchro"))},
+        _ok(schema_ref("Synchro"), "quorums, votes and undecided transactions"),
         query_parameter("at", STRING, "INDEX:HASH: with `undecidedAt`, what was undecided at this position"),
     ),
     ("GET", "/txlog/log"): operation_of(
         "entries of the log, up to the stable index",
-        {
-            "200": {
-                "description": "a page",
-                "content": {
-                    MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
-                    JSON: {"schema": schema_ref("LogPage")},
-                },
-            }
-        },
+        _ok_as("a page", {MEDIA_TYPE: _BINARY, JSON: schema_ref("LogPage")}),
         _AFTER,
         query_parameter("hash", HASH, "the caller's chain hash there: compared"),
         query_parameter("upto", COUNT, "the last index wanted"),
@@ -112,12 +112,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/site/state"): operation_of(
         "all data at one final position, for another site that takes the state of this one",
-        {
-            "200": {
-                "description": "a head in JSON, the quads as lines of N-Quads, and their number in JSON",
-                "content": {STATE_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-            }
-        },
+        _ok(_BINARY, "a head in JSON, the quads as lines of N-Quads, and their number in JSON", STATE_MEDIA_TYPE),
         query_parameter("after", COUNT, "an entry of the log that the state must contain"),
         query_parameter("cluster", STRING, "the id of this cluster: compared"),
     ),
@@ -147,22 +142,14 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/doorbell"): operation_of(
         "waits until the stable index is above `after`, or a worker is due",
-        {
-            "200": describe_response(
-                "", object_of(stable=schema_ref("Place"), tick=COUNT, workers=array_of(schema_ref("Worker")))
-            )
-        },
+        _ok(object_of(stable=schema_ref("Place"), tick=COUNT, workers=array_of(schema_ref("Worker")))),
         _AFTER,
         query_parameter("tick", COUNT, "the last one heard"),
         _TIMEOUT,
     ),
     ("POST", "/txlog/transactions"): operation_of(
         "many transactions, a line each",
-        {
-            "200": describe_response(
-                "a line for each, in order: what became of it, or `error` and `message`", STRING, NDJSON_MEDIA_TYPE
-            )
-        },
+        _ok(STRING, "a line for each, in order: what became of it, or `error` and `message`", NDJSON_MEDIA_TYPE),
         body={"type": "string", "description": "lines `update`, `quads`, or `add` and `delete`; optional `key`"},
         content=NDJSON_MEDIA_TYPE,
     ),
@@ -213,12 +200,12 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("POST", "/txlog/workers/{name}/adopt"): operation_of(
         "a person's decision: what this refused store holds comes before the first entry of the log",
-        {"202": describe_response("the duty that does it", object_of(worker=STRING, duty=STRING))},
+        _DECIDED,
         body=schema_ref("StoreDecision"),
     ),
     ("POST", "/txlog/workers/{name}/discard"): operation_of(
         "a person's decision: what this refused store holds is deleted, and it is rebuilt",
-        {"202": describe_response("the duty that does it", object_of(worker=STRING, duty=STRING))},
+        _DECIDED,
         body=schema_ref("StoreDecision"),
     ),
     ("PUT", "/txlog/holds/{name}"): operation_of(
@@ -280,12 +267,10 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("PATCH", "/txlog/sites/{name}"): operation_of(
         "take the link with a site offline, or bring it online; or take the state of that site",
-        {
-            "200": describe_response(
-                "it is stable", object_of(site=STRING, offline=BOOLEAN, index=COUNT, takeAt=COUNT)
-            ),
-            "202": describe_response("it is not stable yet", object_of(site=STRING, index=nullable(COUNT))),
-        },
+        _ok_or_later(
+            object_of(site=STRING, offline=BOOLEAN, index=COUNT, takeAt=COUNT),
+            object_of(site=STRING, index=nullable(COUNT)),
+        ),
         body=schema_ref("SiteSwitch"),
     ),
     ("POST", "/txlog/rehearsals"): operation_of(
@@ -305,10 +290,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("POST", "/txlog/restore-points"): operation_of(
         "name this place of the log",
-        {
-            "200": describe_response("it is stable", schema_ref("CreatedRestorePoint")),
-            "202": describe_response("it is not stable yet", schema_ref("CreatedRestorePoint")),
-        },
+        _ok_or_later(schema_ref("CreatedRestorePoint"), schema_ref("CreatedRestorePoint")),
         body=schema_ref("NewRestorePoint"),
     ),
     ("GET", "/txlog/bulk"): operation_of("the bulk load that is prepared here", _ok(schema_ref("BulkLoads"))),
@@ -318,10 +300,7 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ("DELETE", "/txlog/bulk/{id}"): operation_of("end the preparation", _ok(schema_ref("BulkLoads"))),
     ("POST", "/txlog/bulk/{id}"): operation_of(
         "append the entry of a bulk load whose parts are on every target",
-        {
-            "200": describe_response("it is stable", object_of(transaction=STRING)),
-            "202": describe_response("it is not stable yet", object_of(transaction=nullable(STRING))),
-        },
+        _ok_or_later(object_of(transaction=STRING), object_of(transaction=nullable(STRING))),
         body=schema_ref("BulkLoad"),
     ),
     ("GET", "/txlog/splits"): operation_of(
@@ -329,22 +308,19 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/branch"): operation_of(
         "which branch this log is",
-        {
-            "200": describe_response(
-                "",
-                object_of(
-                    node=STRING,
-                    dataCenter=STRING,
-                    clusterId=STRING,
-                    configured=array_of(object_of(node=STRING, weight=COUNT)),
-                    prefers=STRING,
-                    splitMode=STRING,
-                    view=ANY_OBJECT,
-                    end=COUNT,
-                    hash=HASH,
-                ),
+        _ok(
+            object_of(
+                node=STRING,
+                dataCenter=STRING,
+                clusterId=STRING,
+                configured=array_of(object_of(node=STRING, weight=COUNT)),
+                prefers=STRING,
+                splitMode=STRING,
+                view=ANY_OBJECT,
+                end=COUNT,
+                hash=HASH,
             )
-        },
+        ),
         query_parameter("at", COUNT, "the hash at this index, by default at the end"),
     ),
     ("GET", "/txlog/view-report"): operation_of(
@@ -364,45 +340,32 @@ _ROUTES: Final[dict[tuple[str, str], Schema]] = {
     ),
     ("GET", "/txlog/branches/{view}"): operation_of(
         "one of them",
-        {
-            "200": describe_response(
-                "lines `index`, `id`, `hash`, `now`; also `kind`, `key`, `payload`, `missing`",
-                STRING,
-                NDJSON_MEDIA_TYPE,
-            )
-        },
+        _ok(STRING, "lines `index`, `id`, `hash`, `now`; also `kind`, `key`, `payload`, `missing`", NDJSON_MEDIA_TYPE),
         _AFTER,
         query_parameter("count", {"type": "integer", "minimum": 1, "maximum": 100_000}, "by default 1000"),
         query_parameter(
             "payload", {"enum": ["true", "false"]}, "true: with what each says; at most some 4 MiB in one answer"
         ),
     ),
-    ("GET", "/txlog/settings"): operation_of(
-        "what this master prefers", {"200": describe_response("", schema_ref("Settings"))}
-    ),
+    ("GET", "/txlog/settings"): operation_of("what this master prefers", _ok(schema_ref("Settings"))),
     ("PATCH", "/txlog/settings"): operation_of(
         "change some",
         _ok(schema_ref("Settings")),
         query_parameter("check", {"enum": ["true", "false"]}, "true: only say whether they could be"),
         body={"type": "object", "additionalProperties": nullable(STRING)},
     ),
-    ("GET", "/txlog/configuration"): operation_of(
-        "what all masters agree on", {"200": describe_response("", schema_ref("Configuration"))}
-    ),
+    ("GET", "/txlog/configuration"): operation_of("what all masters agree on", _ok(schema_ref("Configuration"))),
     ("PATCH", "/txlog/configuration"): operation_of("change it", _CHANGED, body=schema_ref("ClusterOptions")),
     ("GET", "/txlog/peers"): operation_of(
         "the other masters, and who hears whom",
-        {
-            "200": describe_response(
-                "",
-                object_of(
-                    peers=array_of(ANY_OBJECT),
-                    refused=array_of(ANY_OBJECT),
-                    hears=ANY_OBJECT,
-                    findings=array_of(ANY_OBJECT),
-                ),
+        _ok(
+            object_of(
+                peers=array_of(ANY_OBJECT),
+                refused=array_of(ANY_OBJECT),
+                hears=ANY_OBJECT,
+                findings=array_of(ANY_OBJECT),
             )
-        },
+        ),
     ),
     ("POST", "/txlog/peers"): operation_of("name a new master", _CHANGED, body=schema_ref("AddMaster")),
     ("PATCH", "/txlog/peers/{node}"): operation_of(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput
 from txlog.runtime.master_context import MasterContext
@@ -49,14 +49,10 @@ class KnownRehearsals(msgspec.Struct):
 
 
 class RehearsalReports:
-    """The reports of rehearsals. ``send(peer, message)`` sends a message to another master. ``clock``: seconds since
-    1970."""
+    """The reports of rehearsals. ``send(peer, message)`` sends a message to another master."""
 
-    def __init__(
-        self, site: MasterContext, send: Callable[[str, bytes], None], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, site: MasterContext, send: Callable[[str, bytes], None]) -> None:
         self._context = site
-        self._clock = clock
         self._notices = ReportNotices(site, send, TOPIC, INTERVAL_S, 0.0, self._next_notice)
         self._path = site.config.journal_folder / FILE
         self._known = {one.data_center: one for one in self._read()}
@@ -76,11 +72,8 @@ class RehearsalReports:
     async def report(self, request: Request, _: object) -> Response:
         """Takes the report of a rehearsal of this data centre. Answers ``{"known"}``, how many good ones of all data
         centres are known."""
-        try:
-            report = msgspec.json.decode(await read_body(request, BODY_MAX), type=RehearsalReport)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
-        if not math.isfinite(report.at) or not 0 < report.at <= self._clock() + _AHEAD_S:
+        report = await read_json(request, RehearsalReport, _EXPECTED_BODY, BODY_MAX)
+        if not math.isfinite(report.at) or not 0 < report.at <= time.time() + _AHEAD_S:
             raise BadInput(f"at is {report.at}: expected seconds since 1970, and no later than now: check the clocks")
         if self._own.take(report):
             self._expect()
@@ -143,7 +136,7 @@ class RehearsalReports:
             return
         own = self._own
         if not own.expected_since:
-            own.expected_since = self._clock()
+            own.expected_since = time.time()
             self._write()
         own.due_at = max(own.expected_since, own.good.at if own.good is not None else 0.0) + self._max_age_s
 

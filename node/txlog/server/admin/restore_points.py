@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.errors import BadInput
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.restore_points import check_point_name, decode_restore_point, encode_restore_point
 from txlog.model.stamp import stamp_ms
 from txlog.protocol.log.log_state import LogState
@@ -49,10 +47,7 @@ class RestorePointHandler:
         """Appends the point to the log. The answer comes when it is stable: everything that was acknowledged as synced
         before the request is before it. 202, without a place, when it is not stable within the write time-out: it may
         become so."""
-        try:
-            wanted = msgspec.json.decode(await read_body(request, BODY_MAX), type=RestorePointRequest)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"{_EXPECTED_BODY}: {wrong}") from None
+        wanted = await read_json(request, RestorePointRequest, _EXPECTED_BODY, BODY_MAX)
         key = encode_restore_point(check_point_name(wanted.name), secrets.token_hex(12))
         appended = await append_skipped_entry(self._context, key)
         txid = None if appended is None else str(appended)

@@ -12,21 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from txlog.config import live_settings
 from txlog.config.live_settings import EffectiveSettings
 from txlog.config.preferences import KEYS, Preferences, format_preferences, property_name, read_changes
 from txlog.config.process_config import NodeConfig
-from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.errors import BadInput, Conflict, Unavailable
 from txlog.protocol.events import ProtocolSettings
 from txlog.runtime.master_context import MasterContext
 from txlog.server.admin.views import format_view_number
 
 BODY_MAX = 16 << 10
-_EXPECTED_BODY = '{"maxPeerLag": "30s", ...}; null for what the manifest says'
+_EXPECTED_BODY = 'expected {"maxPeerLag": "30s", ...}; null for what the manifest says'
 
 
 class SettingsHandler:
@@ -62,12 +59,9 @@ class SettingsHandler:
         asked = request.query.get("check", "false")
         if asked not in ("true", "false"):
             raise BadInput(f"check={asked[:20]}: expected true or false")
-        try:
-            wanted = msgspec.json.decode(await read_body(request, BODY_MAX))
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"expected {_EXPECTED_BODY}: {wrong}") from None
+        wanted = await read_json(request, object, _EXPECTED_BODY, BODY_MAX)
         if not isinstance(wanted, dict):
-            raise BadInput(f"expected {_EXPECTED_BODY}")
+            raise BadInput(_EXPECTED_BODY)
         return json_response(await self.change(read_changes(wanted), check=asked == "true"))
 
     async def change(self, changes: dict[str, Any], *, check: bool = False) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.errors import BadInput, NotFound
 from txlog.model.site_switch import (
     NO_SWITCH,
@@ -30,6 +29,7 @@ from txlog.server.admin.skipped_entry import append_skipped_entry
 from txlog.sites.link_report import LinkReport
 
 PATH: Final = "/txlog/sites"
+_EXPECTED_REPORT: Final = 'expected {"site", "other", "state", ...}'
 _EXPECTED: Final = 'expected {"offline": true}, {"offline": false}, {"takeState": true} or {"takeState": false}'
 REPORT_BYTES_MAX: Final = 16 << 10
 SWITCH_BYTES_MAX: Final = 4096
@@ -61,10 +61,7 @@ class SiteLinkHandler:
 
     async def report(self, request: Request, _: Mapping[str, str]) -> Response:
         """Takes the report of a link. Answers ``{"known"}``: how many links are known."""
-        try:
-            report = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=LinkReport)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f'expected {{"site", "other", "state", ...}}: {wrong}') from None
+        report = await read_json(request, LinkReport, _EXPECTED_REPORT, REPORT_BYTES_MAX)
         return json_response({"known": self._reports.take(report)})
 
     async def get(self, _request: Request, _: Mapping[str, str]) -> Response:
@@ -82,10 +79,7 @@ class SiteLinkHandler:
         """Appends a switch, unless the last one of this site has the same value. The answer comes when it is stable;
         202 without ``index`` when it is not stable within the write time-out: it may become so."""
         name = parameters["name"]
-        try:
-            wanted = msgspec.json.decode(await read_body(request, SWITCH_BYTES_MAX), type=SiteSwitchRequest)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"{_EXPECTED}: {wrong}") from None
+        wanted = await read_json(request, SiteSwitchRequest, _EXPECTED, SWITCH_BYTES_MAX)
         if (wanted.offline is None) == (wanted.take_state is None) or (wanted.by_manifest and wanted.offline is None):
             raise BadInput(f"{_EXPECTED}: exactly one of the two")
         if re.fullmatch(SITE_NAME, name) is None:

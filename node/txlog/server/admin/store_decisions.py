@@ -14,9 +14,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decode_errors import DECODE_ERRORS
-from txlog.model.errors import BadInput, Conflict, Unavailable
+from txlog.http.router import Request, Response, Route, json_response, read_json
+from txlog.model.errors import Conflict, Unavailable
 from txlog.model.hashes import content_base
 from txlog.runtime.master_context import MasterContext
 from txlog.runtime.worker_state import RegisteredWorker, WorkerMarker
@@ -26,7 +25,9 @@ from txlog.supervision.duties import DutyKind
 FORGET_POLL_S: Final = 0.5
 """Poll interval for decisions that no store needs any more."""
 _BODY_MAX = 4096
-_BODY_EXAMPLE = '{"index": N, "hash": "32 hexadecimal digits", "cluster": "..."} as the worker\'s position has them'
+_EXPECTED_BODY = (
+    'expected {"index": N, "hash": "32 hexadecimal digits", "cluster": "..."} as the worker\'s position has them'
+)
 
 
 class StoreDecision(msgspec.Struct, forbid_unknown_fields=True):
@@ -107,10 +108,7 @@ class StoreDecisions:
 
     async def _checked(self, request: Request, name: str) -> tuple[RegisteredWorker, StoreDecision]:
         worker = self._context.registry.known.find_local(name)
-        try:
-            decision = msgspec.json.decode(await read_body(request, _BODY_MAX), type=StoreDecision)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"expected {_BODY_EXAMPLE}: {wrong}") from None
+        decision = await read_json(request, StoreDecision, _EXPECTED_BODY, _BODY_MAX)
         if worker.refusal is None or worker.position is None:
             raise Conflict(f"{name} is {worker.shown_state}: its store is not refused, and there is nothing to decide")
         at = worker.position

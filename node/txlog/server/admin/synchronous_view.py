@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 
 from txlog.config.durability_specs import to_rule_spec
-from txlog.http.router import Request, Response, Route, json_response, read_body
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.anchor import Anchor
 from txlog.model.configuration import Configuration, Master
-from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.errors import BadInput, Conflict, LogAhead, LogDiverged, LogNeedsRestore
 from txlog.model.ids import Origin, Txid
 from txlog.model.quorum import MAJORITY, compute_needs, count_votes, format_quorum, meets_needs
@@ -28,7 +27,7 @@ UNDECIDED_SHOWN_MAX = 1000
 """Undecided transactions in one answer, those of the log first."""
 
 
-_ADOPT_EXAMPLE = '{"without": ["node", ...]}, masters that are lost for good, each once'
+_EXPECTED_ADOPTION = 'expected {"without": ["node", ...]}, masters that are lost for good, each once'
 
 
 class AdoptVotesRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,12 +71,9 @@ class SynchronousHandler:
         """``POST /txlog/synchro/adopt``: the operator gives up the votes of these masters, for good. The next view is
         judged as if they had had none; it follows soon after. 202: ``{"view", "without"}``, the view that is left. The
         override is in memory: after a restart of this process before that view it is given again."""
-        try:
-            without = msgspec.json.decode(await read_body(request, 4096), type=AdoptVotesRequest).without
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"expected {_ADOPT_EXAMPLE}: {wrong}") from None
+        without = (await read_json(request, AdoptVotesRequest, _EXPECTED_ADOPTION, 4096)).without
         if not without or len(set(without)) != len(without):
-            raise BadInput(f"expected {_ADOPT_EXAMPLE}; got {without}")
+            raise BadInput(f"{_EXPECTED_ADOPTION}; got {without}")
         site = self._context
         found = site.status.synchronous_status
         if found is not None and not found.quorate:

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from txlog.http.router import Request, Response, Route, json_response, read_body
-from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.http.router import Request, Response, Route, json_response, read_json
 from txlog.model.errors import BadInput, Conflict, NotFound
 from txlog.model.ids import Origin
 from txlog.model.view import NO_VIEW, Number
@@ -20,6 +19,7 @@ from txlog.runtime.master_context import MasterContext
 from txlog.wire import messages as wire
 
 NOTICE_INTERVAL_S = 1.0
+BODY_MAX = 4096
 DEPARTURE_TEXTS = {
     "left": "it was stopped in order; it comes back when its process starts",
     "down": "its supervisor has proved that its process ended; it comes back when it starts",
@@ -29,8 +29,8 @@ DEPARTURE_TEXTS = {
     "unknown": "this master's process did not see it go; ask another master",
 }
 _BIRTH_PATTERN = re.compile(r"[0-9a-f]{16}")
-_MEMBERS_EXAMPLE = '{"members": ["node", ...]}, the masters that begin the cluster, optionally "forget": true'
-_WITHOUT_EXAMPLE = '{"without": ["node", ...]}, members of the view that are gone for good'
+_EXPECTED_MEMBERS = 'expected {"members": ["node", ...]}, the masters that begin the cluster, optionally "forget": true'
+_EXPECTED_WITHOUT = 'expected {"without": ["node", ...]}, members of the view that are gone for good'
 _DOWN_EXAMPLE = '{"birth": "16 hexadecimal digits", "start": N}, as /txlog/status of that master showed them'
 
 
@@ -102,12 +102,8 @@ class ViewHandler:
         waited for its end. Answers ``{"node", "inView"}``: whether the member is still in this master's view. That
         changes soon after."""
         node = names["node"]
-        if node not in self._nodes:
-            raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
-        try:
-            report = msgspec.json.decode(await read_body(request, 4096), type=DownReport)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"{_DOWN_EXAMPLE}: {wrong}") from None
+        self._check_name(node)
+        report = await read_json(request, DownReport, _DOWN_EXAMPLE, BODY_MAX)
         if not _BIRTH_PATTERN.fullmatch(report.birth) or report.start < 1:
             raise BadInput(f"birth {report.birth[:40]!r}, start {report.start}: expected {_DOWN_EXAMPLE}")
         if node == self._context.config.node:
@@ -133,34 +129,31 @@ class ViewHandler:
         """``POST /txlog/found``, sent to the first of the masters that it names. These masters bootstrap the cluster,
         because not all configured masters can answer; the others join when they arrive. 202: the override is durable,
         and the bootstrap follows soon after. 409 without ``"forget": true`` where a master lost its journal."""
-        try:
-            order = msgspec.json.decode(await read_body(request, 4096), type=BootstrapRequest)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"expected {_MEMBERS_EXAMPLE}: {wrong}") from None
+        order = await read_json(request, BootstrapRequest, _EXPECTED_MEMBERS, BODY_MAX)
         members = order.members
-        self._check_names(members, _MEMBERS_EXAMPLE)
+        self._check_names(members, _EXPECTED_MEMBERS)
         self._loop.bootstrap(members, order.forget)
         await self._loop.wait_durable()
         self._context.log.info("FoundingOrdered", members=members, forget=order.forget)
         return json_response({"members": members}, 202)
 
-    def _check_names(self, nodes: list[str], form: str) -> None:
+    def _check_names(self, nodes: list[str], expected: str) -> None:
         if not nodes or len(set(nodes)) != len(nodes):
-            raise BadInput(f"expected {form}, each once; got {nodes}")
+            raise BadInput(f"{expected}, each once; got {nodes}")
         for node in nodes:
-            if node not in self._nodes:
-                raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
+            self._check_name(node)
+
+    def _check_name(self, node: str) -> None:
+        if node not in self._nodes:
+            raise NotFound(f"no master {node[:80]!r} is configured here; there are {', '.join(self._nodes)}")
 
     async def force_view(self, request: Request, _: Mapping[str, str]) -> Response:
         """``POST /txlog/views``: the operator removes members from the view that no proof shows to be down, or without
         which there is no majority. Answers ``{"view", "mayMiss"}``: the view that is left, and up to which sequence
         number this master knows and holds each removed member's transactions. The override is then durable. The next
         view follows soon after, even if this master ends before; otherwise ``/txlog/status`` reports the reason."""
-        try:
-            without = msgspec.json.decode(await read_body(request, 4096), type=ForceViewRequest).without
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f"expected {_WITHOUT_EXAMPLE}: {wrong}") from None
-        self._check_names(without, _WITHOUT_EXAMPLE)
+        without = (await read_json(request, ForceViewRequest, _EXPECTED_WITHOUT, BODY_MAX)).without
+        self._check_names(without, _EXPECTED_WITHOUT)
         left = format_view_number(self._status.view_number)
         missing = [self._possibly_lost(node) for node in without]
         self._loop.force_view(without)

@@ -36,14 +36,11 @@ class _RepairHistory(msgspec.Struct):
 
 
 class WorkerRepairs:
-    """``by_itself()``: whether the settings allow automatic repairs now. ``clock()``: seconds since 1970."""
+    """``by_itself()``: whether the settings allow automatic repairs now."""
 
-    def __init__(
-        self, site: MasterContext, by_itself: Callable[[], bool], clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, site: MasterContext, by_itself: Callable[[], bool]) -> None:
         self._context = site
         self._is_automatic = by_itself
-        self._clock = clock
         self._path = site.config.journal_folder / FILE
         self._history = self._read()
         self._failures: dict[str, tuple[int, RepairFailure]] = {}  # with the fence of the finding
@@ -78,9 +75,7 @@ class WorkerRepairs:
         mine = self._history.repairs.setdefault(name, [])
         if mine and mine[-1].fence >= repair.fence:
             return  # reported again
-        mine.append(
-            msgspec.structs.replace(repair, graphs=repair.graphs[:GRAPHS_NAMED_MAX], at=round(self._clock(), 3))
-        )
+        mine.append(msgspec.structs.replace(repair, graphs=repair.graphs[:GRAPHS_NAMED_MAX], at=round(time.time(), 3)))
         del mine[:-REPAIRS_KEPT]
         self._failures.pop(name, None)
         self._write()
@@ -95,7 +90,7 @@ class WorkerRepairs:
     def _add_failure(self, name: str, fence: int, message: str) -> None:
         before = self._failures.get(name)
         count = before[1].count + 1 if before is not None and before[0] == fence else 1
-        self._failures[name] = (fence, RepairFailure(count, message[:MESSAGE_CHARACTERS_MAX], self._clock()))
+        self._failures[name] = (fence, RepairFailure(count, message[:MESSAGE_CHARACTERS_MAX], time.time()))
         self._context.log.warning("WorkerNotRepaired", worker=name, count=count, why=message[:MESSAGE_CHARACTERS_MAX])
 
     def _repair_status(self, worker: RegisteredWorker) -> RepairStatus | None:
@@ -109,12 +104,12 @@ class WorkerRepairs:
             worker.is_under_repair,
             self._blocked_reason(worker) if finding is not None and finding.wrong else "",
         )
-        return repair_status(seen, self._is_automatic(), self._clock())
+        return repair_status(seen, self._is_automatic(), time.time())
 
     def _blocked_reason(self, worker: RegisteredWorker) -> str:
         """Why a worker may not be repaired now: a repair is for quiet times, and one worker of a data centre at a
         time."""
-        site, now = self._context, self._clock()
+        site, now = self._context, time.time()
         if site.state != "Joined":
             return f"{site.config.node} is {site.state}"
         if worker.hold is not None:  # by a backup, or a verification; a pause for a digest is short

@@ -19,12 +19,10 @@ FORGET_AFTER_S: Final = 30.0
 
 
 class LatencyProbe:
-    """Follows the next transaction that this master accepts: to ``synced``, and to ``applied`` in its data centre.
-    ``clock()``: seconds of a monotonic clock."""
+    """Follows the next transaction that this master accepts: to ``synced``, and to ``applied`` in its data centre."""
 
-    def __init__(self, durability: DurabilityTracker, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, durability: DurabilityTracker) -> None:
         self._durability = durability
-        self._clock = clock
         self._waiting: asyncio.Future[bool] | None = None
         self._accepted_at = 0.0
         self._started_at = 0.0
@@ -33,11 +31,11 @@ class LatencyProbe:
 
     def poll(self) -> None:
         """Starts a sample if none runs. It costs nothing until a transaction is accepted."""
-        if self._waiting is not None and self._clock() - self._started_at < FORGET_AFTER_S:
+        if self._waiting is not None and time.monotonic() - self._started_at < FORGET_AFTER_S:
             return
         if self._waiting is not None:
             self._waiting.cancel()
-        durability, self._started_at = self._durability, self._clock()
+        durability, self._started_at = self._durability, time.monotonic()
         seq = durability.accepted.value + 1
         self._follow(durability.accepted, seq, lambda: self._on_accepted(seq))
 
@@ -46,7 +44,7 @@ class LatencyProbe:
         return {"synced": self._median(self._synced), "applied": self._median(self._applied)}
 
     def _median(self, samples: deque[tuple[float, float]]) -> float | None:
-        while samples and self._clock() - samples[0][0] > FORGET_AFTER_S:
+        while samples and time.monotonic() - samples[0][0] > FORGET_AFTER_S:
             samples.popleft()
         return round(1000 * median(took for _, took in samples), 1) if samples else None
 
@@ -66,15 +64,15 @@ class LatencyProbe:
         mark.add_waiter(target, future)
 
     def _on_accepted(self, seq: int) -> None:
-        self._accepted_at = self._clock()
+        self._accepted_at = time.monotonic()
         self._follow(self._durability.synced, seq, self._on_synced)
 
     def _on_synced(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         self._synced.append((now, now - self._accepted_at))
         # The transaction is at or below the stable index; one that is slightly later is applied at the same time.
         self._follow(self._durability.applied, self._durability.stable.value, self._on_applied)
 
     def _on_applied(self) -> None:
-        now = self._clock()
+        now = time.monotonic()
         self._applied.append((now, now - self._accepted_at))

@@ -172,11 +172,7 @@ class ChangeFeedHandler:
             if log.has_hash_at(end):
                 return self._durability.position_at(end)
             return await self._change_sets.position(end, None)
-        deadline = time.monotonic() + CATCH_UP_WAIT_S
-        while start.index > self._changes.captured.value and time.monotonic() < deadline:
-            await self.wait_past(self._change_sets, start.index - 1, deadline - time.monotonic())
-            if self._context.is_closing:
-                raise _closing_error()
+        await self._await_start(self._change_sets, start.index)
         if start.index > self._changes.captured.value:
             raise LogAhead(
                 f"index {start.index} is above {self._changes.captured.value}, where the change sets end; ask again "
@@ -191,11 +187,7 @@ class ChangeFeedHandler:
         if start is None:
             self.log_state()
             return durability.position_at(self._entries.end(wish.settled))
-        deadline = time.monotonic() + CATCH_UP_WAIT_S
-        while start.index > durability.stable.value and time.monotonic() < deadline:
-            await self.wait_past(self._entries, start.index - 1, deadline - time.monotonic())
-            if self._context.is_closing:
-                raise _closing_error()
+        await self._await_start(self._entries, start.index)
         agreement = self.log_state()
         if start.index > durability.stable.value:
             raise LogAhead(
@@ -214,6 +206,14 @@ class ChangeFeedHandler:
                 "that was settled"
             )
         return Position(mine.epoch, start.index, start.hash)
+
+    async def _await_start(self, source: EntrySource, index: int) -> None:
+        """Waits for as long as a follower from another master may be ahead."""
+        deadline = time.monotonic() + CATCH_UP_WAIT_S
+        while index > source.mark.value and time.monotonic() < deadline:
+            await self.wait_past(source, index - 1, deadline - time.monotonic())
+            if self._context.is_closing:
+                raise _closing_error()
 
     async def _refuse_update(self, wish: FeedRequest, at: Position) -> None:
         entries = self._entries

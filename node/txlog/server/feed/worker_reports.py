@@ -11,8 +11,16 @@ import msgspec
 from pydantic import ValidationError
 
 from txlog.config.process_config import WorkerConfig
-from txlog.http.router import Request, Response, Route, int_parameter, json_response, read_body, seconds_parameter
-from txlog.model.decode_errors import DECODE_ERRORS
+from txlog.http.router import (
+    Request,
+    Response,
+    Route,
+    int_parameter,
+    json_response,
+    read_body,
+    read_json,
+    seconds_parameter,
+)
 from txlog.model.errors import BadInput, NotFound
 from txlog.runtime.master_context import MasterContext
 
@@ -145,10 +153,7 @@ class WorkerReportHandler:
         """Pauses a worker at an index. ``?for=look`` and ``?for=repair`` are separate from other pauses, and last only
         :data:`DIGEST_PAUSE_S` and :data:`REPAIR_PAUSE_S`."""
         worker, why = self._find_worker(names["name"]), _pause_purpose(request)
-        try:
-            pause = msgspec.json.decode(await read_body(request, REPORT_BYTES_MAX), type=_PauseRequest)
-        except DECODE_ERRORS as wrong:
-            raise BadInput(f'{{"index": N}}: {wrong}') from None
+        pause = await read_json(request, _PauseRequest, '{"index": N}', REPORT_BYTES_MAX)
         if pause.index < 0:
             raise BadInput("index: 0 or more")
         before, now = worker.paused_at, time.monotonic()

@@ -340,9 +340,7 @@ class OptimisticUpdateExecutor:
                     copy = RemoteCopy(evaluator, position, None if predicates is None else frozenset(predicates))
                     return copy
                 why = f"{store.worker.name} is more than {LAG_ENTRIES_MAX} entries behind"
-            except (TimeoutError, WorkerFault, ClientError, OSError) as fault:
-                why = f"{store.worker.name}: {fault}"
-            except (LogAhead, LogDiverged, LogNeedsRestore) as fault:
+            except (TimeoutError, WorkerFault, ClientError, OSError, LogAhead, LogDiverged, LogNeedsRestore) as fault:
                 why = f"{store.worker.name}: {fault}"
             finally:
                 if copy is None:

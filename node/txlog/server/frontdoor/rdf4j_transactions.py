@@ -86,16 +86,14 @@ class TransactionHandler:
         writes: WriteHandler,
         reads: ReadHandler,
         evaluators: EvaluatorPool,
-        idle_s: float = TRANSACTION_IDLE_S,
-        open_max: int = OPEN_TRANSACTIONS_MAX,
     ) -> None:
         self._site = site
         self._bytes_max = site.config.limits.body_bytes
         self._writes = writes
         self._reads = reads
         self._evaluator_pool = evaluators
-        self.idle_s = idle_s
-        self.open_max = open_max
+        self.idle_s = TRANSACTION_IDLE_S
+        self.open_max = OPEN_TRANSACTIONS_MAX
         self.open_bytes_max = OPEN_BODIES_MAX * self._bytes_max
         self.open: dict[str, OpenTransaction] = {}
         self._ended = EndedTransactions()

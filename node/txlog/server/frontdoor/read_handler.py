@@ -65,7 +65,7 @@ from txlog.server.frontdoor.worker_choice import WorkerCandidate
 from txlog.sparql.rewrite.star_query import speaks_star
 from txlog.sparql.skolem_iris import iri_to_label
 from txlog.workers import Adapter
-from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest
+from txlog.workers.adapter import RequestOutcome, Unreachable, WorkerRequest, WorkerResponse
 from txlog.workers.canonical_literals import literal_form
 
 
@@ -244,30 +244,29 @@ class ReadHandler:
         self, stores: Sequence[WorkerCandidate], graphs: list[str] | None, *, asked: bool
     ) -> int:
         """Counts the statements. ``asked``: the request of a client of the repository."""
+        counted = None if graphs is None else [g.strip("<>") if g else None for g in graphs]
+        adapter, answer = await self._ask_adapter(stores, lambda one: one.size(counted), counted=asked)
+        return adapter.parse_size(answer)
+
+    async def _ask_adapter(
+        self, stores: Sequence[WorkerCandidate], ask: Callable[[Adapter], WorkerRequest], *, counted: bool = True
+    ) -> tuple[Adapter, WorkerResponse]:
+        """The good answer of the first worker that gives one, and the adapter that reads it."""
         adapters: list[Adapter] = []
 
         def build(adapter: Adapter) -> WorkerRequest:
             adapters.append(adapter)
-            return adapter.size([g.strip("<>") if g else None for g in graphs] if graphs is not None else None)
+            return ask(adapter)
 
-        answer = await self.router.fetch_from(stores, build, counted=asked)
+        answer = await self.router.fetch_from(stores, build, counted=counted)
         if answer.status != 200:
             raise worker_error(answer.status, answer.text)
-        return adapters[-1].parse_size(answer)
+        return adapters[-1], answer
 
     async def contexts(self, request: Request, names: Mapping[str, str]) -> Response:
         """The named graphs."""
-        adapters: list[Adapter] = []
-
-        def build(adapter: Adapter) -> WorkerRequest:
-            adapters.append(adapter)
-            return adapter.contexts()
-
-        answer = await self.router.fetch(request, build)
-        if answer.status != 200:
-            raise worker_error(answer.status, answer.text)
-        found = adapters[-1].parse_contexts(answer)
-        rows = [(iri_to_label(graph), graph) for graph in found]
+        adapter, answer = await self._ask_adapter(await self.router.choose(request), lambda one: one.contexts())
+        rows = [(iri_to_label(graph), graph) for graph in adapter.parse_contexts(answer)]
         cells = [[("uri", graph) if label is None else ("bnode", label)] for label, graph in rows]
         return table_response(accept_header(request), ("contextID",), cells)
 

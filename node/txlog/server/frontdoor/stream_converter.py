@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager
 from enum import Enum
 from typing import IO, TYPE_CHECKING, Final
 
+from txlog.workers.chunk_stream import ChunkStream
+
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import ReadableBuffer
 
 StreamConverter = Callable[[IO[bytes], IO[bytes]], None]
 """Reads the first file to its end and writes the second."""
@@ -67,9 +69,8 @@ async def convert_stream(
         await made.put(piece)
 
     def work() -> None:
-        source = io.BufferedReader(
-            _BlockingSource(lambda: asyncio.run_coroutine_threadsafe(following(), loop).result())
-        )
+        arriving = iter(lambda: asyncio.run_coroutine_threadsafe(following(), loop).result(), b"")
+        source = io.BufferedReader(ChunkStream(arriving))
         raw = _BlockingSink(lambda p: asyncio.run_coroutine_threadsafe(put(p), loop).result())
         sink = io.BufferedWriter(raw, PIECE_BYTES)
         try:
@@ -98,23 +99,6 @@ async def convert_stream(
             made.get_nowait()
         if not working.cancelled():
             working.exception()
-
-
-class _BlockingSource(io.RawIOBase):
-    def __init__(self, following: Callable[[], bytes]) -> None:
-        self._next_piece = following
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: WriteableBuffer, /) -> int:
-        if not self._rest:
-            self._rest = self._next_piece()
-        view = memoryview(into)
-        count = min(len(view), len(self._rest))
-        view[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
 
 
 class _BlockingSink(io.RawIOBase):

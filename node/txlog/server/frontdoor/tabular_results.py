@@ -81,18 +81,10 @@ _ALIASES = {"application/json": _JSON, "application/xml": _XML, "text/xml": _XML
 
 def table_response(accept: str, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Response:
     """A tuple result in the format that the client prefers. :class:`NotAcceptable` lists the available formats."""
-    form = negotiate_media_type(accept, (_JSON, _XML, _CSV, _TSV, _BINARY), _ALIASES)
-    if form == _JSON:
-        return bytes_response(_encode_json(names, rows), _JSON)
-    if form == _XML:
-        return bytes_response(_encode_xml(names, rows), _XML)
-    if form == _CSV:
-        return bytes_response(_encode_csv(names, rows), _CSV)
-    if form == _TSV:
-        return bytes_response(_encode_tsv(names, rows), _TSV)
-    if form == _BINARY:
-        return bytes_response(_encode_binary(names, rows), _BINARY)
-    raise NotAcceptable(f"Accept: {accept[:100]}; there are {_JSON}, {_XML}, {_CSV}, {_TSV}, {_BINARY}")
+    form = negotiate_media_type(accept, tuple(_ENCODERS), _ALIASES)
+    if form is None:
+        raise NotAcceptable(f"Accept: {accept[:100]}; there are {', '.join(_ENCODERS)}")
+    return bytes_response(_ENCODERS[form](names, rows), form)
 
 
 _BOOLEAN = "http://www.w3.org/2001/XMLSchema#boolean"
@@ -159,3 +151,13 @@ def _to_oxigraph_term(kind: str, text: str) -> pyoxigraph.NamedNode | pyoxigraph
     if kind in ("uri", "bnode"):
         return pyoxigraph.NamedNode(text) if kind == "uri" else pyoxigraph.BlankNode(text)
     return pyoxigraph.Literal(text, datatype=pyoxigraph.NamedNode(_BOOLEAN) if kind == "boolean" else None)
+
+
+_ENCODERS: Final = {
+    _JSON: _encode_json,
+    _XML: _encode_xml,
+    _CSV: _encode_csv,
+    _TSV: _encode_tsv,
+    _BINARY: _encode_binary,
+}
+"""By media type, the one that a client without a wish gets first."""

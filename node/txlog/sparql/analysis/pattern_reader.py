@@ -1,7 +1,7 @@
 """Reads groups and templates of SPARQL as patterns of quads: a superset of the quads that they can match or make.
 
-What it does not know raises :class:`UnknownPatterns`: the caller then counts every quad. That is always correct; its
-only cost is more conflicts with transactions of others.
+What it does not know raises :class:`.UnsupportedPattern`: the caller then counts every quad. That is always correct;
+its only cost is more conflicts with transactions of others.
 
 ``VALUES`` narrows the triples that are directly in its group, or directly in a ``GRAPH`` of its group: there, a row
 that the triple adds must join with one of ``VALUES``. In ``OPTIONAL``, ``MINUS``, ``EXISTS``, a sub-select or a
@@ -29,10 +29,9 @@ from txlog.sparql.rewrite.triple_reader import (
     PathTriple,
     PropertyPath,
     TripleReader,
-    UnsupportedPattern,
 )
 from txlog.sparql.terms import DEFAULT_PREFIXES, iri_text, string_text
-from txlog.sparql.tokens import END, Token
+from txlog.sparql.tokens import Token, UnsupportedPattern
 
 _TYPE: Final = f"<{DEFAULT_PREFIXES['rdf']}type>"
 _XSD: Final = f"<{DEFAULT_PREFIXES['xsd']}"
@@ -50,10 +49,6 @@ _COMPUTED: Final = (
 )
 
 
-class UnknownPatterns(Exception):
-    """No set of patterns covers this text."""
-
-
 class ValuesBlock(NamedTuple):
     """``VALUES``: in each row, a term for each variable; None: any."""
 
@@ -67,7 +62,7 @@ Slot = str | PatternTerm
 
 class PatternReader(TripleReader):
     """Each method takes the index at which a construct begins, and returns the index after it. ``found``: what was
-    read so far."""
+    read so far. Raises :class:`.UnsupportedPattern` where no set of patterns covers the text."""
 
     def __init__(
         self, toks: Sequence[Token], found: PatternCollector, add_path: Callable[[PropertyPath], None] | None = None
@@ -78,45 +73,31 @@ class PatternReader(TripleReader):
         self._found = found
         self._add_path = add_path
 
-    def read_group(self, at: int, graphs: Sequence[Slot]) -> int:
-        """A group of a WHERE. ``graphs``: those that triples outside of ``GRAPH`` are read from. Raises
-        :class:`UnknownPatterns`."""
-        try:
-            return self._group(at, graphs)
-        except UnsupportedPattern as unknown:
-            raise UnknownPatterns(str(unknown)) from None
-
     def read_solutions(self, at: int, graphs: Sequence[Slot]) -> int:
-        """What a query reads after its form: projection, group, modifiers. Raises :class:`UnknownPatterns`."""
-        try:
-            at = self._group(self._before_group(at, graphs), graphs)
-            while at < len(self._toks):
-                if self._mark_at(at) in ("{", "}"):
-                    raise UnknownPatterns
-                at = self._modifier(at, graphs)
-        except UnsupportedPattern as unknown:
-            raise UnknownPatterns(str(unknown)) from None
+        """What a query reads after its form: projection, group, modifiers."""
+        at = self.read_group(self._before_group(at, graphs), graphs)
+        while at < len(self._toks):
+            if self._mark_at(at) in ("{", "}"):
+                raise UnsupportedPattern
+            at = self._modifier(at, graphs)
         return at
 
     def read_template(self, at: int, plain: Sequence[Slot]) -> int:
         """From the brace of a template to after the one that ends it. ``plain``: where triples outside of ``GRAPH``
         go."""
         at = self._expect(at, "{")
-        try:
-            while self._mark_at(at) != "}":
-                if self._mark_at(at) == ".":
-                    at += 1
-                elif self._word_at(at) == "GRAPH":
-                    at = self.read_template(at + 2, (self._graph_slot(at + 1),))
-                else:
-                    at = self._triples(at, plain, ())
-        except UnsupportedPattern as unknown:
-            raise UnknownPatterns(str(unknown)) from None
+        while self._mark_at(at) != "}":
+            if self._mark_at(at) == ".":
+                at += 1
+            elif self._word_at(at) == "GRAPH":
+                at = self.read_template(at + 2, (self._graph_slot(at + 1),))
+            else:
+                at = self._triples(at, plain, ())
         return at + 1
 
     def _expect(self, at: int, mark: str) -> int:
         if self._mark_at(at) != mark:
-            raise UnknownPatterns
+            raise UnsupportedPattern
         return at + 1
 
     def _graph_slot(self, at: int) -> Slot:
@@ -124,13 +105,14 @@ class PatternReader(TripleReader):
         if token.kind == "VARIABLE":
             return f"?{token.text[1:]}"
         if token.kind != "IRI":
-            raise UnknownPatterns
+            raise UnsupportedPattern
         return pattern_term(token.text)
 
     # -- groups
 
-    def _group(self, at: int, graphs: Sequence[Slot], outer: Sequence[ValuesBlock] = ()) -> int:
-        """``outer``: of the group in which this ``GRAPH`` is."""
+    def read_group(self, at: int, graphs: Sequence[Slot], outer: Sequence[ValuesBlock] = ()) -> int:
+        """A group of a WHERE. ``graphs``: those that triples outside of ``GRAPH`` are read from. ``outer``: of the
+        group in which this ``GRAPH`` is."""
         at = self._expect(at, "{")
         blocks = [*outer, *self._blocks_of_group(at)]
         while True:
@@ -138,7 +120,7 @@ class PatternReader(TripleReader):
             if mark == "}":
                 return at + 1
             if mark == "{":
-                at = self._group(at, _fixed(graphs))
+                at = self.read_group(at, _fixed(graphs))
             elif mark == "." or word in ("UNION", "OPTIONAL", "MINUS"):
                 at += 1
             elif word == "GRAPH":
@@ -160,7 +142,7 @@ class PatternReader(TripleReader):
         if first.kind not in TERM_KINDS and self._mark_at(at + 3) not in ("[", "("):
             # It may match without a triple, so it reads whether the graph has a quad.
             self._add((slot, None, None, None), blocks)
-        return self._group(at + 2, (slot,), blocks)
+        return self.read_group(at + 2, (slot,), blocks)
 
     def _blocks_of_group(self, at: int) -> Iterator[ValuesBlock]:
         """The ``VALUES`` of the group whose first token is at ``at``. Those after a sub-select are a part of it."""
@@ -168,22 +150,16 @@ class PatternReader(TripleReader):
             return
         depth = 0
         while depth or self._mark_at(at) != "}":
-            if self._token_at(at) is END:
-                raise UnknownPatterns
             depth += {"{": 1, "}": -1}.get(self._mark_at(at), 0)
             if not depth and self._word_at(at) == "VALUES":
                 block, at = self._values(at + 1)
                 yield block
             else:
-                at += 1
+                at = self._next(at)
 
     def _values(self, at: int) -> tuple[ValuesBlock, int]:
         if self._add_path is not None:
-            while self._mark_at(at) != "}":
-                if self._token_at(at) is END:
-                    raise UnknownPatterns
-                at += 1
-            return ValuesBlock((), ()), at + 1
+            return ValuesBlock((), ()), self._skip_to(at, "}") + 1
         if self._token_at(at).kind == "VARIABLE":
             variables = [self._token_at(at)]
             at += 1
@@ -191,9 +167,7 @@ class PatternReader(TripleReader):
             at, variables = self._expect(at, "("), []
             while self._mark_at(at) != ")":
                 variables.append(self._token_at(at))
-                at += 1
-                if self._token_at(at) is END:
-                    raise UnknownPatterns
+                at = self._next(at)
             at += 1
         is_single = self._mark_at(at - 1) != ")"
         at = self._expect(at, "{")
@@ -208,7 +182,7 @@ class PatternReader(TripleReader):
                     at = self._data_value(at, row)
                 at += 1
             if len(row) != len(variables):
-                raise UnknownPatterns
+                raise UnsupportedPattern
             rows.append(tuple(row))
         return ValuesBlock(tuple(f"?{token.text[1:]}" for token in variables), tuple(rows)), at + 1
 
@@ -226,7 +200,7 @@ class PatternReader(TripleReader):
         while self._word_at(at) in ("NOT", "EXISTS"):
             at += 1
         if self._mark_at(at) == "{":
-            return self._group(at, _fixed(graphs))
+            return self.read_group(at, _fixed(graphs))
         if self._mark_at(at) != "(":
             self._refuse_foreign_function(at)
             at += 1  # the name of a function
@@ -237,14 +211,14 @@ class PatternReader(TripleReader):
         at, depth = self._expect(at, "("), 1
         while depth:
             mark = self._mark_at(at)
-            if self._token_at(at) is END or mark == "}":
-                raise UnknownPatterns
+            if mark == "}":
+                raise UnsupportedPattern
             if mark == "{":
-                at = self._group(at, _fixed(graphs))
+                at = self.read_group(at, _fixed(graphs))
                 continue
             self._refuse_foreign_function(at)
             depth += {"(": 1, ")": -1}.get(mark, 0)
-            at += 1
+            at = self._next(at)
         return at
 
     def _refuse_foreign_function(self, at: int) -> None:
@@ -253,25 +227,25 @@ class PatternReader(TripleReader):
         if self._add_path is not None:
             return
         if token.kind == "IRI" and self._mark_at(at + 1) == "(" and not token.text.startswith(_XSD):
-            raise UnknownPatterns
+            raise UnsupportedPattern
 
     def _select(self, at: int, graphs: Sequence[Slot]) -> int:
         """A sub-select, up to the brace that ends the group around it. In ``GRAPH ?v``, Oxigraph reads any graph for
         one that does not project ``?v``."""
         graphs = _fixed(graphs)
-        at = self._group(self._before_group(at, graphs), graphs)
+        at = self.read_group(self._before_group(at, graphs), graphs)
         while self._mark_at(at) != "}":
-            if self._token_at(at) is END or self._mark_at(at) == "{":
-                raise UnknownPatterns
+            if self._mark_at(at) == "{":
+                raise UnsupportedPattern
             at = self._modifier(at, graphs)
         return at
 
     def _before_group(self, at: int, graphs: Sequence[Slot]) -> int:
         """The part before the group of a query: its projection, its graphs."""
         while self._mark_at(at) != "{":
-            if self._token_at(at) is END or self._mark_at(at) == "}":
-                raise UnknownPatterns
-            at = self._expression(at, graphs) if self._mark_at(at) == "(" else at + 1
+            if self._mark_at(at) == "}":
+                raise UnsupportedPattern
+            at = self._expression(at, graphs) if self._mark_at(at) == "(" else self._next(at)
         return at
 
     def _modifier(self, at: int, graphs: Sequence[Slot]) -> int:
@@ -279,13 +253,13 @@ class PatternReader(TripleReader):
         if self._word_at(at) == "VALUES":
             return self._values(at + 1)[1]
         self._refuse_foreign_function(at)
-        return self._expression(at, graphs) if self._mark_at(at) == "(" else at + 1
+        return self._expression(at, graphs) if self._mark_at(at) == "(" else self._next(at)
 
     # -- triples
 
     def _negated_set(self, at: int) -> tuple[PropertyPath, int]:
         if self._mark_at(at) == "(" and not any(token.text == ")" for token in self._toks[at:]):
-            raise UnknownPatterns
+            raise UnsupportedPattern
         return super()._negated_set(at)
 
     def _triples(self, at: int, graphs: Sequence[Slot], blocks: Sequence[ValuesBlock]) -> int:
@@ -312,7 +286,7 @@ class PatternReader(TripleReader):
     def _add(self, slots: tuple[Slot, ...], blocks: Sequence[ValuesBlock]) -> None:
         """One pattern, or one for each row that ``VALUES`` allows."""
         if self._add_path is not None:
-            raise UnknownPatterns
+            raise UnsupportedPattern
         found = [slots]
         for block in blocks:
             if any(slot in block.variables for slot in slots if isinstance(slot, str)):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from txlog.model.quad_pattern import PatternCollector
-from txlog.sparql.analysis.pattern_reader import PatternReader, UnknownPatterns
-from txlog.sparql.rewrite.triple_reader import PropertyPath, UnsupportedPattern
+from txlog.sparql.analysis.pattern_reader import PatternReader
+from txlog.sparql.rewrite.triple_reader import PropertyPath
 from txlog.sparql.terms import DEFAULT_PREFIXES
-from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens, tokens_by_operation
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, significant_tokens, tokens_by_operation
 
 _TYPE: Final = f"<{DEFAULT_PREFIXES['rdf']}type>"
 _MODIFY_KEYWORDS: Final = ("WITH", "INSERT", "DELETE")
@@ -57,7 +57,7 @@ def _collect(toks: Sequence[Token], read: Callable[[_PredicateReader], None]) ->
     reader = _PredicateReader(toks)
     try:
         read(reader)
-    except UnknownPatterns:
+    except UnsupportedPattern:
         raise UnknownPredicates from None
     return frozenset(reader.predicates)
 
@@ -72,7 +72,7 @@ class _PredicateReader(TokenCursor):
 
     def read_operation(self) -> None:
         if self._word_at(0) not in _MODIFY_KEYWORDS:
-            raise UnknownPatterns
+            raise UnsupportedPattern
         at = 0
         while at < len(self._toks):
             if self._mark_at(at) == "{":
@@ -82,18 +82,14 @@ class _PredicateReader(TokenCursor):
             ):
                 at += 1
             else:
-                raise UnknownPatterns
+                raise UnsupportedPattern
 
     def read_query(self) -> None:
         form, at = self._word_at(0), 1
         if form not in ("SELECT", "ASK", "CONSTRUCT"):
-            raise UnknownPatterns  # DESCRIBE: whatever is said of a term
+            raise UnsupportedPattern  # DESCRIBE: whatever is said of a term
         if form == "CONSTRUCT" and self._mark_at(at) == "{":
-            while self._mark_at(at) != "}":  # what it makes, it does not read; a template has no braces in it
-                if self._token_at(at) is END:
-                    raise UnknownPatterns
-                at += 1
-            at += 1
+            at = self._skip_to(at, "}") + 1  # what it makes, it does not read; a template has no braces in it
         self._patterns.read_solutions(at, _ANY_GRAPH)
 
     def is_one_pattern(self) -> bool:
@@ -112,4 +108,4 @@ class _PredicateReader(TokenCursor):
             for part in path.parts:
                 self._add_path(part)
         else:
-            raise UnknownPatterns  # a variable, a negated set, or a path of length zero: every term there is
+            raise UnsupportedPattern  # a variable, a negated set, or a path of length zero: every term there is

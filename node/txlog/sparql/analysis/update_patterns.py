@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput, TooLarge
 from txlog.model.quad_pattern import DEFAULT_GRAPH, EVERY_QUAD, PatternCollector, PatternTerm, QuadPattern
-from txlog.sparql.analysis.pattern_reader import PatternReader, UnknownPatterns, pattern_term
+from txlog.sparql.analysis.pattern_reader import PatternReader, pattern_term
 from txlog.sparql.rewrite.read_query import tokens_with_full_names
-from txlog.sparql.tokens import Token, tokens_by_operation
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, closing_index, tokens_by_operation
 
 Patterns = tuple[QuadPattern, ...]
 _QUERY_FORMS: Final = ("SELECT", "ASK", "CONSTRUCT")
@@ -46,7 +46,7 @@ def find_query_patterns(query: str, *, union: bool = False) -> Patterns:
         if body is None:
             return (EVERY_QUAD,)
         _read_query(body, found, union=union)
-    except (UnknownPatterns, BadInput, TooLarge, ValueError):
+    except (UnsupportedPattern, BadInput, TooLarge, ValueError):
         return (EVERY_QUAD,)
     return found.patterns()
 
@@ -56,7 +56,7 @@ def _collect(update: str, add: Callable[[_OperationPatterns, PatternCollector], 
     try:
         for toks in tokens_by_operation(update):
             add(_OperationPatterns(toks), found)
-    except (UnknownPatterns, ValueError):
+    except (UnsupportedPattern, ValueError):
         return (EVERY_QUAD,)
     return found.patterns()
 
@@ -64,7 +64,7 @@ def _collect(update: str, add: Callable[[_OperationPatterns, PatternCollector], 
 def _read_query(toks: Sequence[Token], found: PatternCollector, *, union: bool) -> None:
     words = [token.word for token in toks]
     if not words or words[0] not in _QUERY_FORMS:
-        raise UnknownPatterns  # DESCRIBE: whatever is said of a term
+        raise UnsupportedPattern  # DESCRIBE: whatever is said of a term
     start = 1
     if words[0] == "CONSTRUCT" and len(toks) > 1 and toks[1].text == "{":
         start = _block_end(toks, 1)  # what it makes, it does not read
@@ -86,13 +86,10 @@ def _default_graphs(named: Sequence[PatternTerm], *, union: bool) -> list[Patter
 
 def _block_end(toks: Sequence[Token], at: int) -> int:
     """The index after the block that opens at ``at``."""
-    depth = 0
-    for index in range(at, len(toks)):
-        if toks[index].kind == "MARK":
-            depth += {"{": 1, "}": -1}.get(toks[index].text, 0)
-            if not depth:
-                return index + 1
-    raise UnknownPatterns
+    end = closing_index(toks, at)
+    if at >= len(toks) or toks[at].text != "{" or end == len(toks):
+        raise UnsupportedPattern
+    return end + 1
 
 
 class _ModifyParts(NamedTuple):
@@ -105,15 +102,12 @@ class _ModifyParts(NamedTuple):
     where: int | None
 
 
-class _OperationPatterns:
+class _OperationPatterns(TokenCursor):
     """One operation: its significant tokens."""
-
-    def __init__(self, toks: Sequence[Token]) -> None:
-        self._toks = toks
 
     def read(self, found: PatternCollector, *, union: bool) -> None:
         """Adds what it reads."""
-        word = self._word(0)
+        word = self._word_at(0)
         if word in ("CLEAR", "DROP", "CREATE"):
             return
         if word in ("COPY", "MOVE", "ADD"):
@@ -131,7 +125,7 @@ class _OperationPatterns:
 
     def write(self, found: PatternCollector) -> None:
         """Adds what it may write."""
-        word = self._word(0)
+        word = self._word_at(0)
         if word in ("CLEAR", "DROP", "CREATE"):
             found.add(QuadPattern(self._managed_graph()))
             return
@@ -148,7 +142,7 @@ class _OperationPatterns:
 
     def add(self, found: PatternCollector) -> None:
         """Adds what it may add to a store."""
-        word = self._word(0)
+        word = self._word_at(0)
         if word in ("CLEAR", "DROP", "CREATE"):
             return
         if word in ("COPY", "MOVE", "ADD"):
@@ -158,39 +152,36 @@ class _OperationPatterns:
         for at in parts.inserts:
             PatternReader(self._toks, found).read_template(at, [parts.target])
 
-    def _word(self, at: int) -> str:
-        token = self._toks[at] if at < len(self._toks) else None
-        return token.text.upper() if token is not None and token.kind == "WORD" else ""
-
     def _iri(self, at: int) -> PatternTerm:
-        if at >= len(self._toks) or self._toks[at].kind != "IRI":
-            raise UnknownPatterns
-        return pattern_term(self._toks[at].text)
+        token = self._token_at(at)
+        if token.kind != "IRI":
+            raise UnsupportedPattern
+        return pattern_term(token.text)
 
     def _managed_graph(self) -> PatternTerm:
-        at = 1 + (self._word(1) == "SILENT")
-        if self._word(at) == "DEFAULT":
+        at = 1 + (self._word_at(1) == "SILENT")
+        if self._word_at(at) == "DEFAULT":
             return DEFAULT_GRAPH
-        return self._iri(at + 1) if self._word(at) == "GRAPH" else None  # NAMED, ALL
+        return self._iri(at + 1) if self._word_at(at) == "GRAPH" else None  # NAMED, ALL
 
     def _moved(self) -> tuple[tuple[PatternTerm, int], PatternTerm]:
-        source, at = self._graph_or_default(1 + (self._word(1) == "SILENT"))
-        if self._word(at) != "TO":
-            raise UnknownPatterns
+        source, at = self._graph_or_default(1 + (self._word_at(1) == "SILENT"))
+        if self._word_at(at) != "TO":
+            raise UnsupportedPattern
         return (source, at), self._graph_or_default(at + 1)[0]
 
     def _graph_or_default(self, at: int) -> tuple[PatternTerm, int]:
-        if self._word(at) == "DEFAULT":
+        if self._word_at(at) == "DEFAULT":
             return DEFAULT_GRAPH, at + 1
-        at += self._word(at) == "GRAPH"
+        at += self._word_at(at) == "GRAPH"
         return self._iri(at), at + 1
 
     def _modify(self) -> _ModifyParts:
-        parts = _ModifyParts(self._iri(1) if self._word(0) == "WITH" else DEFAULT_GRAPH, [], [], [], None)
-        at = 2 if self._word(0) == "WITH" else 0
-        while self._word(at) in ("INSERT", "DELETE"):
-            braces = parts.inserts if self._word(at) == "INSERT" else parts.deletes
-            second = self._word(at + 1)
+        parts = _ModifyParts(self._iri(1) if self._word_at(0) == "WITH" else DEFAULT_GRAPH, [], [], [], None)
+        at = 2 if self._word_at(0) == "WITH" else 0
+        while self._word_at(at) in ("INSERT", "DELETE"):
+            braces = parts.inserts if self._word_at(at) == "INSERT" else parts.deletes
+            second = self._word_at(at + 1)
             at += 1 + (second in ("DATA", "WHERE"))
             braces.append(at)
             end = _block_end(self._toks, at)
@@ -200,18 +191,18 @@ class _OperationPatterns:
                 return self._at_end(end, parts)
             at = end
         if not (parts.inserts or parts.deletes):
-            raise UnknownPatterns  # LOAD, whose document may name any graph
-        while self._word(at) == "USING":
-            is_named = self._word(at + 1) == "NAMED"
+            raise UnsupportedPattern  # LOAD, whose document may name any graph
+        while self._word_at(at) == "USING":
+            is_named = self._word_at(at + 1) == "NAMED"
             source = self._iri(at + 1 + is_named)
             if not is_named:
                 parts.sources.append(source)
             at += 2 + is_named
-        if self._word(at) != "WHERE":
-            raise UnknownPatterns
+        if self._word_at(at) != "WHERE":
+            raise UnsupportedPattern
         return self._at_end(_block_end(self._toks, at + 1), parts._replace(where=at + 1))
 
     def _at_end(self, at: int, parts: _ModifyParts) -> _ModifyParts:
         if at != len(self._toks):
-            raise UnknownPatterns
+            raise UnsupportedPattern
         return parts

@@ -24,9 +24,8 @@ from txlog.sparql.rewrite.triple_reader import (
     PropertyPath,
     TriplePattern,
     TripleReader,
-    UnsupportedPattern,
 )
-from txlog.sparql.tokens import END, Token, TokenCursor
+from txlog.sparql.tokens import END, Token, TokenCursor, UnsupportedPattern
 
 PARTS_MAX: Final = 250
 """Parts of unions in one operation. Some thousand of them overflow the stack of a store's parser."""
@@ -116,23 +115,13 @@ class PatternWriter(TokenCursor):
         return " ".join(out), at + 1
 
     def _union(self, at: int, scope: _Scope, certain: bool) -> tuple[str, int]:
-        end = self._end_of_group(at)
-        alone = self._word_at(end) != "UNION"
+        alone = self._word_at(self._after_bracket(at)) != "UNION"
         inside, at = self._group(at, scope, certain and alone)
         parts = [inside]
         while self._word_at(at) == "UNION":
             inside, at = self._group(at + 1, scope, False)
             parts.append(inside)
         return " UNION ".join(f"{{ {part} }}" for part in parts), at
-
-    def _end_of_group(self, at: int) -> int:
-        depth = 0
-        while self._token_at(at) is not END:
-            depth += {"{": 1, "}": -1}.get(self._mark_at(at), 0)
-            at += 1
-            if not depth:
-                return at
-        raise UnsupportedPattern("the end")
 
     def _named_graph(self, at: int, certain: bool) -> tuple[str, int]:
         name = self._token_at(at + 1)
@@ -154,10 +143,8 @@ class PatternWriter(TokenCursor):
         """``FILTER`` or ``BIND``: up to the group of its EXISTS, or to the parenthesis that closes."""
         out: list[str] = []
         while self._mark_at(at) not in ("(", "{"):
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
             out.append(self._token_at(at).text)
-            at += 1
+            at = self._next(at)
         part, at = self._bracket(at, scope)
         return f"{' '.join(out)}{part}", at
 
@@ -166,34 +153,21 @@ class PatternWriter(TokenCursor):
         if self._mark_at(at) == "{":
             inside, at = self._group(at, scope, False)
             return f" {{ {inside} }}", at
-        out: list[str] = []
-        start, depth = self._token_at(at).start, 0
-        while True:
-            token = self._token_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
-            if self._mark_at(at) == "{":
-                out.append(self._text[start : token.start])
-                inside, at = self._group(at, scope, False)
-                out.append(f"{{ {inside} }}")
-                start = self._token_at(at - 1).end
-                continue
-            depth += {"(": 1, ")": -1}.get(self._mark_at(at), 0)
-            at += 1
-            if not depth:
-                out.append(self._text[start : token.end])
-                return "".join(out), at
+
+        def rewrite_group(begin: int) -> tuple[str, int]:
+            inside, end = self._group(begin, scope, False)
+            return f"{{ {inside} }}", end
+
+        return self._rewrite_expression(self._text, at, rewrite_group)
 
     def _values(self, at: int, certain: bool) -> tuple[str, int]:
         start, undefined, names = self._token_at(at).start, False, set[str]()
         while self._mark_at(at) != "}":
             token = self._token_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
             undefined = undefined or self._word_at(at) == "UNDEF"
             if token.kind == "VARIABLE":
                 names.add(variable_name(token.text))
-            at += 1
+            at = self._next(at)
         if certain and not undefined:
             self.bound |= names
         return self._text[start : self._token_at(at).end], at + 1
@@ -205,9 +179,6 @@ class PatternWriter(TokenCursor):
         self._stars += has_star
         pattern = False
         while self._mark_at(at) != "}":
-            token = self._token_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
             if self._word_at(at) == "VALUES" and pattern:
                 part, at = self._values(at, False)
             elif self._mark_at(at) == "{" and not pattern:
@@ -216,7 +187,7 @@ class PatternWriter(TokenCursor):
             elif self._mark_at(at) == "(":
                 part, at = self._bracket(at, scope)
             else:
-                part, at = token.text, at + 1
+                part, at = self._token_at(at).text, self._next(at)
             out.append(part)
         self._stars -= has_star
         return " ".join(out), at + 1

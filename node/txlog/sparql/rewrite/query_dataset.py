@@ -16,8 +16,8 @@ from txlog.sparql.expansion_limit import limit_for
 from txlog.sparql.prologue import Prologue
 from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, PatternWriter
 from txlog.sparql.rewrite.read_query import parse_prologue
-from txlog.sparql.rewrite.triple_reader import FreshVariables, UnsupportedPattern
-from txlog.sparql.tokens import TokenCursor, apply_edits, significant_tokens
+from txlog.sparql.rewrite.triple_reader import FreshVariables
+from txlog.sparql.tokens import TokenCursor, UnsupportedPattern, apply_edits, significant_tokens
 
 _MAY_NAME_IT: Final = re.compile(r"nil\b|\bdefault\b", re.IGNORECASE)
 _AFTER: Final = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES")

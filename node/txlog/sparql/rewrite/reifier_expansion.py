@@ -19,7 +19,7 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from txlog.model.errors import BadInput
-from txlog.sparql.tokens import TokenCursor, line_column, significant_tokens
+from txlog.sparql.tokens import TokenCursor, UnsupportedPattern, line_column, significant_tokens
 
 GROWTH_CHARS: Final = 1 << 20
 """The most characters by which a text may grow: each reifier repeats its triple."""
@@ -61,12 +61,8 @@ def expand_reifiers(text: str) -> ExpandedUpdate:
         return ExpandedUpdate(text, text)
     try:
         return _Expander(text).expand()
-    except _UnexpectedToken:
+    except UnsupportedPattern:
         return ExpandedUpdate(text, text)
-
-
-class _UnexpectedToken(Exception):
-    """The text is not of the grammar."""
 
 
 class _Expander(TokenCursor):
@@ -135,8 +131,7 @@ class _Expander(TokenCursor):
             if word == "BIND":
                 self._read_parentheses()
         elif word == "VALUES":
-            while self._mark() != "{":
-                self._next()
+            self._at = self._skip_to(self._at, "{")
             self._skip_balanced("{")
         elif word == "SELECT":
             self._read_select()
@@ -145,7 +140,7 @@ class _Expander(TokenCursor):
 
     def _read_select(self) -> None:
         while self._mark() != "{":
-            self._read_parentheses() if self._mark() == "(" else self._next()
+            self._read_parentheses() if self._mark() == "(" else self._advance()
         self._read_group()
         while self._mark() != "}":
             if self._mark() == "(":
@@ -153,7 +148,7 @@ class _Expander(TokenCursor):
             elif self._mark() == "{":
                 self._skip_balanced("{")
             else:
-                self._next()
+                self._advance()
 
     def _read_constraint(self) -> None:
         if self._word() == "NOT":
@@ -163,19 +158,19 @@ class _Expander(TokenCursor):
             self._read_group()
             return
         if self._mark() != "(":
-            self._next()
+            self._advance()
         self._read_parentheses()
 
     def _read_parentheses(self) -> None:
-        """An expression in parentheses; ``EXISTS`` has a group."""
-        self._expect("(")
-        depth = 1
-        while depth:
-            if self._mark() == "{":
-                self._read_group()
-                continue
-            depth += {"(": 1, ")": -1}.get(self._mark(), 0)
-            self._next()
+        """An expression in parentheses."""
+        if self._mark() != "(":
+            raise UnsupportedPattern
+        self._at = self._after_expression(self._at, self._read_exists)
+
+    def _read_exists(self, at: int) -> int:
+        self._at = at
+        self._read_group()
+        return self._at
 
     # -- statements
 
@@ -218,7 +213,7 @@ class _Expander(TokenCursor):
         reifier = ""
         while self._mark() in ("~", "{|"):
             if not is_simple or subject.startswith("(") or value.startswith("("):
-                raise _UnexpectedToken
+                raise UnsupportedPattern
             named = self._mark() == "~"
             self._at += 1
             if named or not reifier:
@@ -247,7 +242,7 @@ class _Expander(TokenCursor):
             elif self._token_at(self._at).kind in _NAMES or self._token_at(self._at).text == "a":
                 self._at += 1
             else:
-                raise _UnexpectedToken
+                raise UnsupportedPattern
             while self._mark() in ("*", "+", "?"):
                 self._at += 1
             if self._mark() not in ("/", "|"):
@@ -293,7 +288,7 @@ class _Expander(TokenCursor):
         elif token.kind in _SIMPLE_TERMS or self._word() in ("TRUE", "FALSE"):
             self._at += 1
         else:
-            raise _UnexpectedToken
+            raise UnsupportedPattern
         last = self._token_at(self._at - 1)
         return self._text[self._token_at(first).start : last.end]
 
@@ -301,7 +296,7 @@ class _Expander(TokenCursor):
         self._at += 1
         subject = self._member(extras)
         if self._token_at(self._at).kind not in _NAMES and self._token_at(self._at).text != "a":
-            raise _UnexpectedToken
+            raise UnsupportedPattern
         verb = self._token_at(self._at).text
         self._at += 1
         value = self._member(extras)
@@ -315,7 +310,7 @@ class _Expander(TokenCursor):
     def _member(self, extras: list[str]) -> str:
         """The subject or the object of a reified triple, which is no list and has no properties."""
         if self._mark() == "(" or (self._mark() == "[" and self._mark_at(self._at + 1) != "]"):
-            raise _UnexpectedToken
+            raise UnsupportedPattern
         return self._term(extras)
 
     def _reifier(self) -> str:
@@ -341,25 +336,20 @@ class _Expander(TokenCursor):
     def _word(self) -> str:
         return self._word_at(self._at)
 
-    def _next(self) -> None:
-        if self._at >= len(self._toks):
-            raise _UnexpectedToken
-        self._at += 1
+    def _advance(self) -> None:
+        self._at = self._next(self._at)
 
     def _expect(self, mark: str) -> None:
         if self._mark() != mark:
-            raise _UnexpectedToken
+            raise UnsupportedPattern
         self._at += 1
 
     def _enter(self) -> None:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise _UnexpectedToken
+            raise UnsupportedPattern
 
     def _skip_balanced(self, opened: str) -> None:
-        closed = _CLOSES[opened]
-        self._expect(opened)
-        depth = 1
-        while depth:
-            depth += (self._mark() == opened) - (self._mark() == closed)
-            self._next()
+        if self._mark() != opened:
+            raise UnsupportedPattern
+        self._at = self._after_bracket(self._at, opened, _CLOSES[opened])

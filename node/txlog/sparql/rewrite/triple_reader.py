@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from txlog.sparql.tokens import Token, TokenCursor
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern
 
 _RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _FIRST: Final = f"<{_RDF}first>"
@@ -16,10 +16,6 @@ _REST: Final = f"<{_RDF}rest>"
 _NIL: Final = f"<{_RDF}nil>"
 _TYPE: Final = f"<{_RDF}type>"
 TERM_KINDS: Final = ("VARIABLE", "IRI", "BLANK", "STRING", "NUMBER")
-
-
-class UnsupportedPattern(Exception):
-    """A pattern over several graphs that plain SPARQL cannot express."""
 
 
 class TriplePattern(NamedTuple):

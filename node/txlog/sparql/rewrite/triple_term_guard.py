@@ -20,9 +20,8 @@ from txlog.sparql.rewrite.triple_reader import (
     PathTriple,
     PropertyPath,
     TripleReader,
-    UnsupportedPattern,
 )
-from txlog.sparql.tokens import END, Token, TokenCursor, significant_tokens, tokens
+from txlog.sparql.tokens import Token, TokenCursor, UnsupportedPattern, significant_tokens, tokens
 
 _OPENS: Final = "<<("
 _GROUP_WORDS: Final = ("BIND", "GRAPH", "OPTIONAL", "UNION", "MINUS", "WHERE")
@@ -129,14 +128,12 @@ class _PatternScan(TokenCursor):
         at += 1
         while (mark := self._mark_at(at)) != "}":
             word = self._word_at(at)
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
             if mark == "{":
                 at = self.read_group(at, exists=exists)
             elif mark == ".":
                 at += 1
             elif word == "FILTER":
-                at = self._read_filter(at + 1, exists)
+                at = self._read_filter(at + 1)
             elif word == "VALUES":
                 at = self._read_values(at)
             elif word == "SELECT":
@@ -144,58 +141,44 @@ class _PatternScan(TokenCursor):
             elif word in _GROUP_WORDS:
                 at += 2 if word == "GRAPH" else 1
                 if word == "BIND":
-                    at = self._read_parentheses(at, exists)
+                    at = self._read_parentheses(at)
             else:
                 at = self._read_triples(at, exists)
         return at + 1
 
-    def _read_filter(self, at: int, exists: bool) -> int:
-        while self._mark_at(at) not in ("(", "{"):
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
-            at += 1
-        return self.read_group(at, exists=True) if self._mark_at(at) == "{" else self._read_parentheses(at, exists)
+    def _read_filter(self, at: int) -> int:
+        at = self._skip_to(at, "(", "{")
+        return self._read_exists(at) if self._mark_at(at) == "{" else self._read_parentheses(at)
 
-    def _read_parentheses(self, at: int, exists: bool) -> int:
-        """An expression, whose groups are those of EXISTS; the variable behind an AS."""
-        depth = 0
-        while True:
-            token, mark = self._token_at(at), self._mark_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
-            if mark == "{":
-                at = self.read_group(at, exists=True)
-                continue
-            if self._word_at(at) == "AS":
-                self._found.add(self._token_at(at + 1).text[1:])
-            depth += {"(": 1, "<<(": 1, ")": -1, ")>>": -1}.get(mark, 0)
-            at += 1
-            if not depth:
-                return at
+    def _read_exists(self, at: int) -> int:
+        return self.read_group(at, exists=True)
+
+    def _read_parentheses(self, at: int) -> int:
+        """An expression; the variable behind its AS."""
+        end = self._after_expression(at, self._read_exists)
+        if self._word_at(end - 3) == "AS":
+            self._found.add(self._token_at(end - 2).text[1:])
+        return end
 
     def _read_values(self, at: int) -> int:
         while self._mark_at(at) != "}":
             token = self._token_at(at)
-            if token is END:
-                raise UnsupportedPattern("the end")
             if token.kind == "VARIABLE":
                 self._found.add(token.text[1:])
-            at += 1
+            at = self._next(at)
         return at + 1
 
     def _read_select(self, at: int, exists: bool) -> int:
         """A SELECT up to the brace that closes its group."""
         while self._mark_at(at) != "}":
-            if self._token_at(at) is END:
-                raise UnsupportedPattern("the end")
             if self._word_at(at) == "VALUES":
                 at = self._read_values(at)
             elif self._mark_at(at) == "{":
                 at = self.read_group(at, exists=exists)
             elif self._mark_at(at) == "(":
-                at = self._read_parentheses(at, exists)
+                at = self._read_parentheses(at)
             else:
-                at += 1
+                at = self._next(at)
         return at
 
     # -- triples

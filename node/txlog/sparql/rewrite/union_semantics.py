@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from txlog.sparql.tokens import Token, malformed_query
+from txlog.sparql.tokens import Token, closing_index, malformed_query, word_at
 
 _TERMS: Final = ("VARIABLE", "IRI", "PNAME", "BLANK", "STRING", "NUMBER")
 _PLAIN: Final = ("VARIABLE", "IRI", "PNAME", "NUMBER")
@@ -41,8 +41,8 @@ def parse_modify(toks: Sequence[Token]) -> ModifyOperation | None:
     at = 0
     clauses: dict[str, list[Token]] = {}
     for word in ("DELETE", "INSERT"):
-        if _word(toks, at) == word:
-            if word == "DELETE" and _word(toks, at + 1) == "WHERE":
+        if word_at(toks, at) == word:
+            if word == "DELETE" and word_at(toks, at + 1) == "WHERE":
                 inside, end = _group(toks, at + 2)
                 return (
                     ModifyOperation(inside, None, inside, same=True)
@@ -53,7 +53,7 @@ def parse_modify(toks: Sequence[Token]) -> ModifyOperation | None:
             if inside is None:
                 return None
             clauses[word], at = inside, end
-    if not clauses or _word(toks, at) != "WHERE":
+    if not clauses or word_at(toks, at) != "WHERE":
         return None
     where, end = _group(toks, at + 1)
     if where is None or end != len(toks):
@@ -71,13 +71,13 @@ def has_term_outside_graph(toks: Sequence[Token]) -> bool:
     at = 0
     while at < len(toks):
         token = toks[at]
-        if _word(toks, at) == "GRAPH":
+        if word_at(toks, at) == "GRAPH":
             inside, end = _group(toks, at + 2)
             if inside is None:
                 return True
             at = end
         elif token.text == "(" and token.kind == "MARK":
-            end = _closing_index(toks, at, "(", ")")
+            end = closing_index(toks, at, "(", ")") + 1
             if any(each.text == "{" for each in toks[at:end]):
                 return True
             at = end
@@ -158,7 +158,7 @@ def _template(toks: Sequence[Token]) -> GraphTemplate:
     graphs: list[tuple[Token, list[Token]]] = []
     at = 0
     while at < len(toks):
-        inside, end = _group(toks, at + 2) if _word(toks, at) == "GRAPH" else (None, at)
+        inside, end = _group(toks, at + 2) if word_at(toks, at) == "GRAPH" else (None, at)
         if inside is None:
             plain.append(toks[at])
             at += 1
@@ -170,24 +170,9 @@ def _template(toks: Sequence[Token]) -> GraphTemplate:
     return GraphTemplate(plain, graphs)
 
 
-def _word(toks: Sequence[Token], at: int) -> str:
-    return toks[at].text.upper() if at < len(toks) and toks[at].kind == "WORD" else ""
-
-
 def _group(toks: Sequence[Token], at: int) -> tuple[list[Token] | None, int]:
     """The tokens in the braces that open at ``at``, and the index after them; None where there are none."""
     if at >= len(toks) or toks[at].text != "{":
         return None, at
-    end = _closing_index(toks, at, "{", "}")
-    return (list(toks[at + 1 : end - 1]), end) if toks[end - 1].text == "}" else (None, at)
-
-
-def _closing_index(toks: Sequence[Token], at: int, opens: str, closes: str) -> int:
-    """The index after the bracket that closes the one at ``at``; after the last token when nothing does."""
-    depth = 0
-    for index in range(at, len(toks)):
-        if toks[index].kind == "MARK":
-            depth += {opens: 1, closes: -1}.get(toks[index].text, 0)
-        if not depth:
-            return index + 1
-    return len(toks)
+    end = closing_index(toks, at)
+    return (list(toks[at + 1 : end]), end + 1) if end < len(toks) else (None, at)

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from txlog.model.quads import split_graph
 from txlog.sparql.rewrite.pattern_union import NO_GRAPH_NAMES, CoveredPattern, PatternWriter, variable_name
-from txlog.sparql.rewrite.triple_reader import FreshVariables, TriplePattern, TripleReader, UnsupportedPattern
+from txlog.sparql.rewrite.triple_reader import FreshVariables, TriplePattern, TripleReader
 from txlog.sparql.rewrite.union_semantics import has_term_outside_graph
-from txlog.sparql.tokens import Token, significant_tokens
+from txlog.sparql.tokens import Token, UnsupportedPattern, closing_index, significant_tokens, word_at
 
 ABSENT: Final = "<urn:txlog:absent>"
 """Stands for an unbound variable. A quad that held it would be found in vain: its template has the variable."""
@@ -115,27 +115,27 @@ def parse_operation(toks: Sequence[Token]) -> ParsedOperation | None:
     """The parts of an operation without spaces and comments; None for one that is no ``DELETE`` or ``INSERT`` with a
     pattern."""
     with_graph, at = "", 0
-    if _word(toks, 0) == "WITH":
+    if word_at(toks, 0) == "WITH":
         with_graph, at = toks[1].text, 2
     templates: dict[str, Sequence[Token]] = {}
     using: list[str] = []
     named: list[str] = []
     for verb in ("DELETE", "INSERT"):
-        if _word(toks, at) == verb and _word(toks, at + 1) != "WHERE":
-            if _word(toks, at + 1) == "DATA":
+        if word_at(toks, at) == verb and word_at(toks, at + 1) != "WHERE":
+            if word_at(toks, at + 1) == "DATA":
                 return None
-            end = _closing(toks, at + 1)
+            end = closing_index(toks, at + 1)
             templates[verb], at = toks[at + 2 : end], end + 1
-    same = not templates and _word(toks, at) == "DELETE"
+    same = not templates and word_at(toks, at) == "DELETE"
     at += same
-    while _word(toks, at) == "USING":
-        is_named = _word(toks, at + 1) == "NAMED"
+    while word_at(toks, at) == "USING":
+        is_named = word_at(toks, at + 1) == "NAMED"
         at += 1 + is_named
         (named if is_named else using).append(toks[at].text)
         at += 1
-    if _word(toks, at) != "WHERE" or not (templates or same):
+    if word_at(toks, at) != "WHERE" or not (templates or same):
         return None
-    delete = toks[at + 2 : _closing(toks, at + 1)] if same else templates.get("DELETE")
+    delete = toks[at + 2 : closing_index(toks, at + 1)] if same else templates.get("DELETE")
     clauses = DatasetClauses(with_graph, tuple(using), tuple(named))
     return ParsedOperation(clauses, delete, templates.get("INSERT"), at + 1, same)
 
@@ -253,14 +253,14 @@ class _Writer:
         blocks: list[tuple[Token, str]] = []
         begin = at = 0
         while at <= len(toks):
-            if at == len(toks) or _word(toks, at) == "GRAPH":
+            if at == len(toks) or word_at(toks, at) == "GRAPH":
                 part = toks[begin:at]
                 while part and part[0].text == ".":
                     part = part[1:]
                 plain += [part] if part else []
                 if at == len(toks):
                     break
-                end = _closing(toks, at + 2)
+                end = closing_index(toks, at + 2)
                 blocks.append((toks[at + 1], self._text[toks[at + 2].start + 1 : toks[end].start]))
                 begin = at = end + 1
             else:
@@ -320,18 +320,3 @@ def _join_quads(quads: Sequence[tuple[str, str]]) -> str:
     return " . ".join(text for text in plain if text) + "".join(
         f" GRAPH {graph} {{ {text} }}" for graph, text in quads if graph
     )
-
-
-def _word(toks: Sequence[Token], at: int) -> str:
-    return toks[at].text.upper() if at < len(toks) and toks[at].kind == "WORD" else ""
-
-
-def _closing(toks: Sequence[Token], at: int) -> int:
-    """The index of the brace that closes the one at ``at``."""
-    depth = 0
-    for index in range(at, len(toks)):
-        if toks[index].kind == "MARK":
-            depth += {"{": 1, "}": -1}.get(toks[index].text, 0)
-        if not depth:
-            return index
-    raise UnsupportedPattern("the end")
