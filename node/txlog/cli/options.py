@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from txlog.backup import BackupTarget, open_target
-from txlog.config.backup_defaults import INCREMENTS_DEFAULT
-from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config, TargetConfig
+from txlog.config.process_config import INCREMENTS_DEFAULT, BackupJobConfig, FolderConfig, S3Config, TargetConfig
 from txlog.config.units import parse_duration
 from txlog.local.state_folder import DEFAULT_FOLDER, StateFolder
 from txlog.model.errors import BadInput
