@@ -212,7 +212,7 @@ def _closed_split(
     rejoined = min(record["at"] for _, record in rows)
     view = rows[0][1]["view"]
     states = [(one["node"], r) for one in seen for r in one["records"] if "state" in r]
-    began = max((b["began"] for b in _split_starts(states, rejoined)), default=None)
+    began = max(_split_starts(states, rejoined), default=None)
     ended = max(
         (_first_state_change(states, node, "Joined", rejoined) or rejoined for node in view["members"]),
         default=rejoined,
@@ -292,13 +292,13 @@ def _branches_by_view(
     return [found[number] for number in sorted(found)]
 
 
-def _split_starts(states: list[tuple[str, dict[str, Any]]], before: float) -> list[dict[str, Any]]:
+def _split_starts(states: list[tuple[str, dict[str, Any]]], before: float) -> list[float]:
     """When each master began to miss a peer, the last time before ``before``."""
     found: dict[str, float] = {}
     for node, record in states:
         if record["state"] == "Suspected" and record.get("was") != "Isolated" and record["at"] < before:
             found[node] = record["at"]
-    return [{"node": node, "began": at} for node, at in found.items()]
+    return list(found.values())
 
 
 def _first_state_change(states: list[tuple[str, dict[str, Any]]], node: str, state: str, after: float) -> float | None:
