@@ -19,7 +19,7 @@ from txlog.cli.cli_cluster import use_credentials
 from txlog.cli.moment_commands import find_stream, plan_to_dict
 from txlog.cli.options import SuccessionOptions
 from txlog.cli.rescue_command import to_steps
-from txlog.cli.tables import describe_undecided, print_line, show_json, show_table, warn
+from txlog.cli.tables import describe_undecided, print_line, print_rows, show_table, warn
 from txlog.cli.worker_access import progress_bars, retry_while
 from txlog.client import MasterClient
 from txlog.config.process_config import NodeConfig
@@ -181,10 +181,7 @@ def show_plan(request: SuccessionRequest, *, as_json: bool) -> None:
     """What would be founded, as a table or as JSON."""
     plan, inherited = plan_succession(request)
     found = {**plan_to_dict(request.reader, plan, inherited.undecided), **inheritance_to_dict(inherited)}
-    if as_json:
-        show_json(found)
-        return
-    show_table(["WHAT", "HOW MUCH", "DETAIL"], [*_plan_rows(plan), *_inheritance_rows(inherited)])
+    print_rows(as_json, found, ["WHAT", "HOW MUCH", "DETAIL"], [*_plan_rows(plan), *_inheritance_rows(inherited)])
 
 
 def inheritance_to_dict(inherited: Inheritance) -> dict[str, Any]:

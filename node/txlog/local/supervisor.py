@@ -30,13 +30,11 @@ from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
 from txlog.local.child_process import ChildProcess
 from txlog.local.config_files import remove_leftovers, write_config_files
-from txlog.local.down_proof import report_down
 from txlog.local.duty_runner import DutyRunner, duty_log_name
 from txlog.local.link_faults import LinkFaultTable
 from txlog.local.local_errors import CannotRun
 from txlog.local.log_files import last_lines, rotate_log
-from txlog.local.master_requests import request_master
-from txlog.local.peer_registration import register_new_masters
+from txlog.local.master_requests import register_new_masters, report_down, request_master
 from txlog.local.process_identity import end_leftovers
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan
 from txlog.local.process_spec import ProcessSpec
