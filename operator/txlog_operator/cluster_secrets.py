@@ -83,8 +83,9 @@ class SecretReference:
 def secret_references(cluster: TxLogCluster) -> list[SecretReference]:
     """Every Secret that the manifest's ``security`` names."""
     security = cluster.spec.security
+    users = security.users.secret_ref if security.users is not None else None
     listed = (
-        ("spec.security.users", security.users and security.users.secret_ref, (USERS_KEY, INTERNAL_TOKEN_KEY)),
+        ("spec.security.users", users, (USERS_KEY, INTERNAL_TOKEN_KEY)),
         ("spec.security.tlsSecretRef", security.tls_secret_ref, CERTIFICATE_KEYS),
         ("spec.security.peerTlsSecretRef", security.peer_tls_secret_ref, CERTIFICATE_KEYS),
     )

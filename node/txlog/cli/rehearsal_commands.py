@@ -57,7 +57,7 @@ def rehearse(
         "scratch_folder": scratch,
     }
     config = config.model_copy(update={name: value for name, value in changes.items() if value is not None})
-    show: Callable[[str], object] = (lambda _: None) if cluster.json else _show_step
+    show: Callable[[str], None] = (lambda _: None) if cluster.json else _show_step
     job = RehearsalJob(config, show, base)
     if planted:
         _show_planted(job.run_planted(show), as_json=cluster.json)
