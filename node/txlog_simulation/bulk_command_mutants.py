@@ -222,6 +222,14 @@ BULK_COMMAND_MUTANTS: tuple[Mutant, ...] = (
     ),
     _mutant(
         "B16",
+        "bulk-key-known-a-thousand-times-too-long",
+        COMMANDS,
+        '["keyRetention"]) / 1000\n',
+        '["keyRetention"])\n',
+        f"{_COMMANDS}test_how_long_a_key_is_known_is_counted_in_seconds",
+    ),
+    _mutant(
+        "B16",
         "bulk-outcome-not-noted",
         COMMANDS,
         "            self._home.write_outcome(outcome)\n",

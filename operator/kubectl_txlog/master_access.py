@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kubectl_txlog.api_server import TIMEOUT_S, ApiServer, object_path, pod_proxy_path
 from kubectl_txlog.kubeconfig import context_namespace, read_kubeconfig
 from txlog.model.errors import BadInput, Forbidden, NotFound, TxLogError, Unavailable
 
+T = TypeVar("T")
 TXLOG_AUTHORIZATION_HEADER: Final = "TxLog-Authorization"
 """``Authorization`` is for the API server, which does not pass it on."""
 GROUP_VERSION: Final = "txlog.io/v1alpha1"
@@ -78,13 +79,7 @@ class MasterProxies:
         return self._ask_first("GET", "/txlog/status")[:2]
 
     def _ask_first(self, method: str, path: str, body: object = None) -> tuple[SiteAccess, str, Any]:
-        last: TxLogError | None = None
-        for site, master in self.masters():
-            try:
-                return site, master, site.ask(master, method, path, body)
-            except Unavailable as silent:
-                last = silent
-        raise Unavailable("NoMaster", f"no master answers: {last}")
+        return first_answer(self.masters(), lambda site, master: (site, master, site.ask(master, method, path, body)))
 
     def ask_all(self, path: str) -> list[tuple[SiteAccess, str, Any]]:
         """The answer of each master, or the error in its place."""
@@ -99,6 +94,17 @@ class MasterProxies:
     def masters(self) -> Iterator[tuple[SiteAccess, str]]:
         """Each master with its data centre."""
         return ((site, master) for site in self.sites for master in site.masters)
+
+
+def first_answer(masters: Iterable[tuple[SiteAccess, str]], ask: Callable[[SiteAccess, str], T]) -> T:
+    """What the first master that answers gives to ``ask``. :class:`Unavailable` when none does."""
+    last: TxLogError | None = None
+    for site, master in masters:
+        try:
+            return ask(site, master)
+        except Unavailable as silent:
+            last = silent
+    raise Unavailable("NoMaster", f"no master answers: {last}")
 
 
 def find_masters(

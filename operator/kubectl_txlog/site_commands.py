@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from kubectl_txlog.command_line import Argument, Group, Option, Tree, confirm, print_answer
-from kubectl_txlog.master_access import MasterProxies, SiteAccess
+from kubectl_txlog.master_access import MasterProxies, SiteAccess, first_answer
 from kubectl_txlog.options import ChosenCluster, NamedCluster, YesOption
 from txlog.model.errors import NotFound, TxLogError, Unavailable
 from txlog.sites.link_texts import (
@@ -89,25 +89,15 @@ def take_state(
 
 def _switch(on: ChosenCluster, site: str, wait_s: float, *, is_offline: bool) -> None:
     masters = on.masters()
-    made = _switched(masters, site, is_offline)
+    # A switch that is asked for twice is one switch.
+    made = first_answer(
+        _linked_masters(masters, site),
+        lambda found, master: found.ask(master, "PATCH", _path_of(site), {"offline": is_offline}, CHANGE_TIMEOUT_S),
+    )
     link = _await_link(masters, site, wait_s, lambda link: has_followed(link, is_offline))
     print_answer(on.json, {"switch": made, "link": link}, describe_switch(made, link))
     if not has_followed(link, is_offline):
         sys.exit(1)
-
-
-def _switched(masters: MasterProxies, site: str, is_offline: bool) -> dict[str, Any]:
-    """The answer of the first master that has one: a switch that is asked for twice is one switch."""
-    last: TxLogError | None = None
-    for found, master in _linked_masters(masters, site):
-        try:
-            body = {"offline": is_offline}
-            answer: dict[str, Any] = found.ask(master, "PATCH", _path_of(site), body, CHANGE_TIMEOUT_S)
-        except Unavailable as silent:
-            last = silent
-        else:
-            return answer
-    raise Unavailable("NoMaster", f"no master answers: {last}")
 
 
 def _linked_masters(masters: MasterProxies, site: str) -> list[tuple[SiteAccess, str]]:

@@ -31,6 +31,11 @@ class DeleteObject:
     uid: str | None
     reason: str
 
+    @classmethod
+    def of(cls, kind: str, found: KubeObject, reason: str) -> DeleteObject:
+        """Deletes the object of this kind that was found."""
+        return cls(kind, found["metadata"]["name"], found["metadata"].get("uid"), reason)
+
     def __str__(self) -> str:
         return f"remove {self.kind} {self.name}: {self.reason}"
 

@@ -83,17 +83,13 @@ class SecretReference:
 def secret_references(cluster: TxLogCluster) -> list[SecretReference]:
     """Every Secret that the manifest's ``security`` names."""
     security = cluster.spec.security
-    found = []
-    if security.users is not None:
-        keys = (USERS_KEY, INTERNAL_TOKEN_KEY)
-        found.append(SecretReference("spec.security.users", security.users.secret_ref.name, keys))
-    if security.tls_secret_ref is not None:
-        found.append(SecretReference("spec.security.tlsSecretRef", security.tls_secret_ref.name, CERTIFICATE_KEYS))
-    if security.peer_tls_secret_ref is not None:
-        found.append(
-            SecretReference("spec.security.peerTlsSecretRef", security.peer_tls_secret_ref.name, CERTIFICATE_KEYS)
-        )
-    return found
+    users = security.users.secret_ref if security.users is not None else None
+    listed = (
+        ("spec.security.users", users, (USERS_KEY, INTERNAL_TOKEN_KEY)),
+        ("spec.security.tlsSecretRef", security.tls_secret_ref, CERTIFICATE_KEYS),
+        ("spec.security.peerTlsSecretRef", security.peer_tls_secret_ref, CERTIFICATE_KEYS),
+    )
+    return [SecretReference(field, secret.name, keys) for field, secret, keys in listed if secret is not None]
 
 
 async def read_secrets(kube: KubeClient, cluster: TxLogCluster) -> dict[str, SecretContent]:

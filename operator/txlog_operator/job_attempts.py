@@ -185,7 +185,7 @@ def plan_stuck_jobs(seen: ClusterObservation, tracked: set[str], owner_uid: str 
             continue
         since = job["metadata"].get("creationTimestamp")
         if since is not None and is_late(seen, since) and (problem := start_problem(seen, job, since)):
-            yield DeleteObject("Job", name, job["metadata"].get("uid"), f"its pod does not start: {problem}")
+            yield DeleteObject.of("Job", job, f"its pod does not start: {problem}")
 
 
 def plan_removed_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> Iterator[DeleteObject]:
@@ -195,7 +195,7 @@ def plan_removed_jobs(cluster: TxLogCluster, seen: ClusterObservation) -> Iterat
             for name in (attempt_job_name(work, attempt), former_job_name(work, attempt)):
                 job = seen.objects.get(("Job", name))
                 if job is not None and has_condition(job, "Failed") and _is_job_of(cluster, job, work):
-                    yield DeleteObject("Job", name, job["metadata"].get("uid"), "later attempts have followed")
+                    yield DeleteObject.of("Job", job, "later attempts have followed")
 
 
 def plan_removed_resources(
@@ -216,7 +216,7 @@ def plan_removed_resources(
             ended[work["kind"]].append((status.finished, work))
     for kind, found in ended.items():
         for _, work in _oldest(found):
-            yield DeleteObject(kind, work["metadata"]["name"], work["metadata"].get("uid"), "newer ones are kept")
+            yield DeleteObject.of(kind, work, "newer ones are kept")
 
 
 def _oldest(found: Sequence[tuple[str, KubeObject]]) -> Sequence[tuple[str, KubeObject]]:

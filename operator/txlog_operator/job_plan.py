@@ -279,7 +279,7 @@ def _track_job(
     elif has_condition(job, "Failed"):
         yield from _fail(seen, work, failure_message(output, "its pod has failed"), facts)
     elif status.started is not None and problem and is_late(seen, status.started):
-        yield DeleteObject("Job", name, job["metadata"].get("uid"), f"its pod does not start: {problem}")
+        yield DeleteObject.of("Job", job, f"its pod does not start: {problem}")
         yield from _fail(seen, work, f"{NOT_STARTED}: {problem}"[:MESSAGE_MAX], facts)
     elif status.state != "Running" or (problem and status.message != _waits(problem)):
         message = _waits(problem) if problem else None
@@ -301,7 +301,7 @@ def _plan_retired(around: BuildContext, seen: ClusterObservation, retired: Seque
         if each["kind"] != "TxLogBackup" or status.backup not in retired:
             continue
         if meta.get("ownerReferences") and is_owned(each, around.owner_uid):
-            yield DeleteObject("TxLogBackup", meta["name"], meta.get("uid"), "its backup was retired")
+            yield DeleteObject.of("TxLogBackup", each, "its backup was retired")
         elif status.message != RETIRED:
             yield _patch_status(each, status.model_copy(update={"message": RETIRED}))
 
@@ -358,7 +358,7 @@ def _plan_release(
         for each in pinned:
             yield _patch_status(each, read_job_status(each).model_copy(update={"released": True}))
     elif has_condition(job, "Failed") and seen.now - ended_at(job) >= RETRY_DELAY_MAX_S:
-        yield DeleteObject("Job", name, job["metadata"].get("uid"), "it failed; it is tried again")
+        yield DeleteObject.of("Job", job, "it failed; it is tried again")
 
 
 def _pinned_backups(seen: ClusterObservation) -> list[KubeObject]:

@@ -6,7 +6,7 @@ import time
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from txlog.config.cluster_status import ClusterStatus, ConditionType
+from txlog.config.cluster_status import ClusterStatus
 from txlog_operator.hibernation import HIBERNATION_STATES
 from txlog_operator.kube_client import HTTP_FORBIDDEN
 
@@ -92,18 +92,5 @@ class OperatorMetrics:
     def forget(self, namespace: str, name: str) -> None:
         """Removes the series of a deleted cluster."""
         self._known.discard((namespace, name))
-        for word in ("done", "failed"):
-            self._remove(self._reconciles, namespace, name, word)
-        self._remove(self._last_reconcile, namespace, name)
-        self._remove(self._applied, namespace, name)
-        self._remove(self._hibernated, namespace, name)
-        for kind in ConditionType:
-            for word in STATUS_WORDS:
-                self._remove(self._conditions, namespace, name, str(kind), word)
-
-    @staticmethod
-    def _remove(metric: Histogram | Gauge, *labels: str) -> None:
-        try:
-            metric.remove(*labels)
-        except KeyError:
-            return
+        for metric in (self._reconciles, self._last_reconcile, self._applied, self._hibernated, self._conditions):
+            metric.remove_by_labels({"namespace": namespace, "name": name})

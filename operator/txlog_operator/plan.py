@@ -42,7 +42,6 @@ from txlog_operator.observation import ClusterObservation
 from txlog_operator.quorum_rules import has_pending_rules, plan_rules
 from txlog_operator.specs import (
     BuildContext,
-    KubeObject,
     archiver,
     change_sets,
     desired_objects,
@@ -162,12 +161,12 @@ def _plan_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObse
         if key[0] == "StatefulSet" and is_being_deleted(seen.objects.get(key)):
             continue  # it is replaced when it is gone
         if key == job and key in seen.objects and has_ended(seen.objects[key]):
-            yield DeleteObject(*key, _uid_of(seen.objects[key]), "it has ended; the next one follows")
+            yield DeleteObject.of(key[0], seen.objects[key], "it has ended; the next one follows")
         elif not matches(seen.objects.get(key), each) and seen.unchanged.get(key) != hash_of(each):
             yield ApplyObject(each)
     for key in owned:
         if key not in wanted and not is_being_deleted(seen.objects[key]):
-            yield DeleteObject(*key, _uid_of(seen.objects[key]), "the manifest wants it no more")
+            yield DeleteObject.of(key[0], seen.objects[key], "the manifest wants it no more")
 
 
 def _owned_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObservation) -> list[tuple[str, str]]:
@@ -180,11 +179,6 @@ def _owned_objects(cluster: TxLogCluster, around: BuildContext, seen: ClusterObs
         and is_owned(each, around.owner_uid)
         and any(each["metadata"].get("labels", {}).items() >= those for those in mine)
     ]
-
-
-def _uid_of(found: KubeObject) -> str | None:
-    uid: str | None = found["metadata"].get("uid")
-    return uid
 
 
 # -- settings and down reports

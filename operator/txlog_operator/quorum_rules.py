@@ -16,15 +16,13 @@ from txlog.config.cluster_status import ConditionType
 from txlog.config.durability_specs import to_rule_spec
 from txlog.supervision.membership import newest_configuration
 from txlog_operator.actions import ChangeGraphRules
-from txlog_operator.condition_check import ConditionCheck
+from txlog_operator.condition_check import ConditionCheck, join_first
 from txlog_operator.object_names import short_hash
 from txlog_operator.observation import ClusterObservation
 
 CHANGING: Final = "changing"
 """In place of a digest: the manifest has had another list than the log since they last agreed. Also a list that goes
 back to the former one is a change then: the log may have taken, or may yet take, the one between."""
-SHOWN_MAX: Final = 3
-"""Rules that a message names; it counts the rest."""
 
 
 def rules_of_manifest(cluster: TxLogCluster) -> list[dict[str, str]]:
@@ -79,8 +77,7 @@ def check_quorum(cluster: TxLogCluster, seen: ClusterObservation) -> ConditionCh
         return ConditionCheck(kind, "False", "NotQuorate", f"{text}{differs}")
     missed = _missed_rules(min(deciding, key=lambda report: sum(rule["reached"] for rule in report["graphs"])))
     if missed:
-        more = f"; and {len(missed) - SHOWN_MAX} more" if len(missed) > SHOWN_MAX else ""
-        return ConditionCheck(kind, "False", "RuleNotReached", f"{'; '.join(missed[:SHOWN_MAX])}{more}{differs}")
+        return ConditionCheck(kind, "False", "RuleNotReached", f"{join_first(missed)}{differs}")
     return ConditionCheck(kind, "True", "Reached", f"{len(rules)} rules have their quorum here{differs}")
 
 

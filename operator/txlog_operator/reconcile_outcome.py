@@ -8,14 +8,12 @@ from typing import Final
 from txlog.config.cluster_status import ClusterStatus, ConditionType
 from txlog.model.errors import NoQuorumLeft, TxLogError
 from txlog_operator.actions import FailedAction
-from txlog_operator.condition_check import ConditionCheck
+from txlog_operator.condition_check import ConditionCheck, join_first
 from txlog_operator.drift import foreign_managers
 from txlog_operator.object_ownership import ForeignObject
 from txlog_operator.specs import KubeObject
 
 PAUSED: Final = "Paused"
-MANY: Final = 3
-"""Failures that a message names; it counts the rest."""
 _REASON_BY_CODE: Final = {0: "NotReached", 401: "Forbidden", 403: "Forbidden", 429: "TooManyRequests"}
 
 
@@ -43,12 +41,10 @@ def check_plan(
     if paused:
         return ConditionCheck(kind, "True", PAUSED, "spec.paused: nothing is changed, also not put right")
     if failed:
-        text = "; ".join(f"{each.action}: {each.error}" for each in failed[:MANY])
-        more = f"; and {len(failed) - MANY} more" if len(failed) > MANY else ""
-        return ConditionCheck(kind, "False", failure_reason(failed[0].error), f"{text}{more}")
+        text = join_first([f"{each.action}: {each.error}" for each in failed])
+        return ConditionCheck(kind, "False", failure_reason(failed[0].error), text)
     if growing:
-        more = f"; and {len(growing) - MANY} more" if len(growing) > MANY else ""
-        return ConditionCheck(kind, "Unknown", "VolumesGrow", f"volumes grow: {'; '.join(growing[:MANY])}{more}")
+        return ConditionCheck(kind, "Unknown", "VolumesGrow", f"volumes grow: {join_first(growing)}")
     if pending:
         return ConditionCheck(kind, "Unknown", "ChangesPending", f"not in effect yet: {'; '.join(pending)}")
     if problems:

@@ -31,11 +31,11 @@ def plan_claims(
     if now is not None and situation in CALM_PHASES:
         for index, claim in _unused_claims(cluster, seen, masters.COMPONENT, masters.CLAIM, names.masters):
             if _has_left(cluster, now, index) and not is_being_deleted(claim):
-                yield _delete(claim, f"the log shows that {cluster.data_center}-{index} has left")
+                yield DeleteObject.of(CLAIM_KIND, claim, f"the log shows that {cluster.data_center}-{index} has left")
     if not cluster.spec.workers.external:
         for index, claim in _unused_claims(cluster, seen, workers.COMPONENT, workers.CLAIM, names.workers):
             if index > cluster.spec.workers.replicas and not is_being_deleted(claim):
-                yield _delete(claim, "the manifest wants this store no more")
+                yield DeleteObject.of(CLAIM_KIND, claim, "the manifest wants this store no more")
     yield from _plan_change_set_claims(cluster, seen)
 
 
@@ -46,7 +46,7 @@ def _plan_change_set_claims(cluster: TxLogCluster, seen: ClusterObservation) -> 
         return
     for index, claim in claims_of(cluster, seen, change_sets.COMPONENT, change_sets.CLAIM, name):
         if f"{name}-{index}" not in seen.pod_names and not is_being_deleted(claim):
-            yield _delete(claim, "the manifest wants no change sets")
+            yield DeleteObject.of(CLAIM_KIND, claim, "the manifest wants no change sets")
 
 
 def claim_blocks_master(cluster: TxLogCluster, seen: ClusterObservation, now: Configuration | None, index: int) -> bool:
@@ -95,8 +95,3 @@ def claims_of(
             continue
         if mine <= (found["metadata"].get("labels") or {}).items():
             yield int(index), found
-
-
-def _delete(claim: KubeObject, reason: str) -> DeleteObject:
-    meta = claim["metadata"]
-    return DeleteObject(CLAIM_KIND, meta["name"], meta.get("uid"), reason)

@@ -20,6 +20,7 @@ from txlog.cli.bulk_commands import (
     _check_graph,
     _describe_load,
     _find_request,
+    _key_retention,
     _LoadRun,
     _Place,
     _refuse_full_disks,
@@ -83,6 +84,12 @@ def test_a_load_of_unknown_outcome_is_continued_while_its_key_is_known(
     with pytest.raises(BulkKeyForgotten, match="with --again"):
         _find_request(setting, SOURCES, "urn:g", again=False)
     assert _find_request(setting, SOURCES, "urn:g", again=True) is None, "a load of its own"
+
+
+def test_how_long_a_key_is_known_is_counted_in_seconds(setting: _Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In milliseconds, an entry would be written long after its key was forgotten, and could come in twice."""
+    monkeypatch.setattr(CliCluster, "ask_first", lambda *_: {"keyRetention": "24h"})
+    assert _key_retention(setting) == 24 * 3600
 
 
 def other(setting: _Setting, load: str) -> LoadFolder:

@@ -154,7 +154,7 @@ class Supervised:
 @pytest.fixture
 async def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervised]:
     masters = FakeMasters()
-    monkeypatch.setattr(repository_wants, "request_repositories", masters.request)
+    monkeypatch.setattr(repository_wants, "request_master", masters.request)
     monkeypatch.setattr(repository_wants, "POLL_INTERVAL_S", 0.01)
     monkeypatch.setattr(repository_wants, "SETTLED_INTERVAL_S", 0.01)
     machine = Supervised(tmp_path, masters)

@@ -16,7 +16,7 @@ import pytest
 
 from txlog.config.process_config import BackupJobConfig, FolderConfig, RehearsalConfig
 from txlog.local import scheduled_backups
-from txlog.local.process_plan import BackupPlan, RehearsalPlan
+from txlog.local.process_plan import ScheduledPlan
 from txlog.local.repository_records import LocalRepository, RepositoryRecords, write_repositories
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.state_folder import StateFolder
@@ -34,7 +34,7 @@ def state(tmp_path: Path) -> StateFolder:
 def backups(state: StateFolder, master: str, schedule: str | None) -> ScheduledBackups:
     config = BackupJobConfig(data_center="uk", masters=[master], target=FolderConfig(folder=state.root))
     state.write_config(state.backup("uk"), config)
-    return ScheduledBackups({"uk": BackupPlan(config, schedule)}, state)
+    return ScheduledBackups({"uk": ScheduledPlan(config, schedule)}, state)
 
 
 async def eventually(true: Callable[[], object]) -> None:
@@ -124,7 +124,7 @@ async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolde
         target = FolderConfig(folder=state.root)
         config = RehearsalConfig(data_center="uk", masters=[url], target=target)
         state.write_config(state.rehearsal("uk"), config)
-        made = ScheduledBackups({"uk": RehearsalPlan(config, "@every 1s")}, state, kind=REHEARSALS)
+        made = ScheduledBackups({"uk": ScheduledPlan(config, "@every 1s")}, state, kind=REHEARSALS)
         running = asyncio.create_task(made.run())
         await eventually(lambda: "last" in reported(made))
         running.cancel()
@@ -135,7 +135,7 @@ async def test_rehearsals_are_done_and_kept_apart_from_backups(state: StateFolde
     assert "did not take the report" in str(last["problems"])
     assert state.read("backups.json", {}) == {}
     assert state.log("uk-rehearsal").exists()
-    kept = ScheduledBackups({"uk": RehearsalPlan(config, None)}, state, kind=REHEARSALS).describe()[0]
+    kept = ScheduledBackups({"uk": ScheduledPlan(config, None)}, state, kind=REHEARSALS).describe()[0]
     assert (kept["last"]["exitCode"], kept["next"]) == (1, None)
 
 
@@ -151,7 +151,7 @@ async def test_backups_of_a_repository_end_with_it_and_one_runs_at_a_time(
     )
     write_repositories(state, records)
     config = BackupJobConfig(data_center="uk", masters=["http://127.0.0.1:9"], target=FolderConfig(folder=state.root))
-    made = ScheduledBackups(dict.fromkeys(groups, BackupPlan(config, "@every 1s")), state)
+    made = ScheduledBackups(dict.fromkeys(groups, ScheduledPlan(config, "@every 1s")), state)
     assert [(each["dataCenter"], each.get("repository")) for each in made.describe()] == [
         ("uk", None),
         ("uk", "stock"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from txlog.local.store_leftovers import remove_leftovers
+from txlog.local.config_files import remove_leftovers
 
 
 def test_files_of_a_load_that_broke_off(tmp_path: Path) -> None:

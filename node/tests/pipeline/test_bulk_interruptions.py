@@ -14,7 +14,7 @@ import pytest
 from bulk_store_site import OXIGRAPH, BulkStoreSite, drive, lanes, lines
 from store_process import until
 
-from txlog.apply import ApplyOutcome, WorkerState
+from txlog.apply import ApplyOutcome, MasterLog, WorkerState
 from txlog.bulk import held_body
 from txlog.bulk.held_body import BodyPhase, HeldBody, StoreWitness, count_filler, shortest_line
 from txlog.client import FailoverClient, WorkerReport
@@ -23,7 +23,6 @@ from txlog.pipeline import bulk_lane, bulk_rounds, progress_reporter, worker_lan
 from txlog.pipeline.batch.catch_up import CatchUp
 from txlog.pipeline.batch.task_runner import InProcessRunner
 from txlog.pipeline.bulk_rounds import BulkRounds
-from txlog.pipeline.master_log import PagedMasterLog
 from txlog.pipeline.progress_reporter import ProgressReporter
 from txlog.pipeline.worker_lanes import ApplyRequest
 from txlog.workers.adapter import WorkerRequest, WorkerResponse
@@ -257,7 +256,7 @@ def test_the_lock_of_a_dead_applier_is_taken_over(site: BulkStoreSite, monkeypat
 def test_an_unknown_position_is_not_an_empty_worker(site: BulkStoreSite) -> None:
     site.insert(1)
     index = site.append_load()
-    log = PagedMasterLog(FailoverClient([site.feed.url]))
+    log = MasterLog(FailoverClient([site.feed.url]))
     rounds = BulkRounds(site.config.workers[0], site.config.bulk_target, log)
     entry = site.log.entries[index - 1]
     done = rounds.begin(ApplyOutcome(None, WorkerState.WORKING, bulk=entry))

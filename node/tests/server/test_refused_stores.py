@@ -13,7 +13,7 @@ import pytest
 from master_cluster import Cluster, until
 from oxigraph_process import ADAPTER, OxigraphProcess
 
-from txlog.apply import apply_up_to
+from txlog.apply import MasterLog, apply_up_to
 from txlog.backup.backup_errors import LogIncomplete, StoreRefused
 from txlog.backup.duty import adopt_worker, restore_worker
 from txlog.client import FailoverClient
@@ -21,7 +21,6 @@ from txlog.config.process_config import DutyJobConfig, FolderConfig
 from txlog.model.entry import Position
 from txlog.model.hashes import content_base
 from txlog.pipeline.apply_round import to_worker_position
-from txlog.pipeline.master_log import PagedMasterLog
 from txlog.workers.adapter import MarkerPosition
 from txlog.workers.marker_names import marker_name
 
@@ -187,7 +186,7 @@ def job(cluster: Cluster, tmp_path: Path) -> DutyJobConfig:
 def follow(cluster: Cluster, store: OxigraphProcess) -> MarkerPosition:
     """What the pipeline does next."""
     with FailoverClient([cluster.url(0)], 5.0) as masters:
-        log = PagedMasterLog(masters)
+        log = MasterLog(masters)
         done = apply_up_to(ADAPTER, store.transport, log, 1 << 40, budget_s=20, cluster=lambda: log.cluster)
     assert (done.state, done.error) == ("Working", None)
     assert done.position is not None

@@ -26,17 +26,22 @@ class LogSource(Protocol):
 
 
 class MasterLog:
-    """The log of a master, or of the nearest of several that answers."""
+    """The log of a master, or of the nearest of several that answers. ``epoch`` and ``cluster`` are those of the last
+    page, since an entry contains neither."""
 
     def __init__(self, masters: MasterClient | FailoverClient) -> None:
         self._masters = masters
+        self.epoch = 0
+        self.cluster = b""
 
     def page(
         self, after: Position | None, upto: int, max_bytes: int, unordered: Sequence[tuple[int, bytes]] = ()
     ) -> list[LogEntry]:
         """As in :class:`LogSource`. When no master answers, raises :class:`~txlog.client.errors.MasterUnreachable`."""
         index, value = (0, None) if after is None else (after.index, after.hash)
-        return self._masters.log_page(index, value, upto, max_bytes, unordered).log_entries()
+        page = self._masters.log_page(index, value, upto, max_bytes, unordered)
+        self.epoch, self.cluster = page.stable.epoch, page.cluster
+        return page.log_entries()
 
 
 def refuse_other_cluster(url: str, marker: MarkerPosition, log: bytes) -> None:

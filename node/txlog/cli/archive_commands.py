@@ -20,6 +20,7 @@ from txlog.cli.tables import (
     format_size,
     format_time,
     print_line,
+    print_rows,
     show_json,
     show_table,
 )
@@ -45,10 +46,9 @@ def list_archives(
             rows.append(_summary_to_dict(summarise_stream(stream)))
         except TxLogError as error:
             rows.append({**id_to_dict(stream.id), "state": error.name, "message": str(error)})
-    if local.json:
-        show_json(rows)
-        return
-    show_table(
+    print_rows(
+        local.json,
+        rows,
         ["DATA CENTRE", "CLUSTER", "STATE", "FROM", "TO", "FILES", "BYTES", "NEWEST", ""],
         [
             (

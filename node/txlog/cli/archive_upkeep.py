@@ -14,14 +14,13 @@ from txlog.archive.compactor import Compactor
 from txlog.archive.stream import Stream, StreamId, find_streams
 from txlog.archive.window_plan import WindowPlan
 from txlog.archive.window_retention import find_window, retire_files
-from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions
-from txlog.cli.tables import show_json, show_table
-from txlog.config.units import parse_duration
+from txlog.cli.options import DataCenterOption, LocalOptions, TargetOptions, option_ms
+from txlog.cli.tables import print_rows
 from txlog.model.errors import BadInput
 from txlog.telemetry.event_log import EventLog
 
 ClusterIdOption = Annotated[
-    str | None, typer.Option("--cluster", help="only this cluster: its id in hexadecimal digits", show_default=False)
+    str | None, typer.Option("--cluster", help="only this cluster: its id in hexadecimal digits")
 ]
 KEEP_MIN_S: Final = 24 * 3600.0
 """As long as idempotency keys count by default: they are archived in the files, too."""
@@ -42,22 +41,19 @@ def compact_archives(
         done = Compactor(stream, EventLog("archive-compact")).run()
         counts = {name: len(files) for name, files in done._asdict().items()}
         rows.append({**id_to_dict(stream.id), **counts, "seconds": round(time.monotonic() - began, 3)})
-    if local.json:
-        show_json(rows)
-        return
-    show_table(
+    print_rows(
+        local.json,
+        rows,
         ["DATA CENTRE", "CLUSTER", "MERGED", "WRITTEN", "DELETED", "SECONDS"],
         [(r["dataCenter"], r["cluster"][:8], r["merged"], r["written"], r["deleted"], r["seconds"]) for r in rows],
     )
 
 
 def retire_archives(
-    keep: Annotated[str, typer.Option("--keep", help="the recovery window, such as 14d or 36h", show_default=False)],
+    keep: Annotated[str, typer.Option(help="the recovery window, such as 14d or 36h")],
     data_center: DataCenterOption = None,
     cluster_id: ClusterIdOption = None,
-    backups: Annotated[
-        str | None, typer.Option("--backups", help="target of the backups, by default that of the archive")
-    ] = None,
+    backups: Annotated[str | None, typer.Option(help="target of the backups, by default that of the archive")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="delete nothing, say what would be deleted")] = False,
     *,
     target: TargetOptions,
@@ -65,10 +61,7 @@ def retire_archives(
 ) -> None:
     """Delete the files that no moment of the recovery window needs. Every moment of the window stays restorable: the
     newest backup from before the window stays needed, and so does every file after it."""
-    try:
-        keep_s = parse_duration(keep) / 1000
-    except ValueError as wrong:
-        raise BadInput(f"--keep {keep[:20]}: {wrong}") from None
+    keep_s = option_ms("--keep", keep) / 1000
     if keep_s < KEEP_MIN_S:
         raise BadInput(f"--keep {keep[:20]}: expected 24h at least")
     place = replace(target, target=backups).open(local.state, data_center) if backups else None
@@ -80,10 +73,9 @@ def retire_archives(
         else:
             plan = retire_files(stream, others, keep_s)
         rows.append(_plan_to_dict(stream, plan))
-    if local.json:
-        show_json(rows)
-        return
-    show_table(
+    print_rows(
+        local.json,
+        rows,
         ["DATA CENTRE", "CLUSTER", "FROM", "BACKUPS", "TO DELETE" if dry_run else "DELETED", ""],
         [
             (r["dataCenter"], r["cluster"][:8], r["floor"] or "", ", ".join(r["backups"]), r["files"], r["reason"])

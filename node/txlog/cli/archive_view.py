@@ -1,4 +1,4 @@
-"""The streams of the archive and the rehearsals from it, as ``txlog status`` shows them."""
+"""The streams of the archive, the rehearsals from it, and change sets, as ``txlog status`` shows them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from txlog.cli.tables import colour_state, format_time, out, show_table
+from txlog.cli.tables import colour_state, format_time, show_section
 from txlog.client.responses import StatusResponse
 
 
 def print_archive(masters: Sequence[StatusResponse]) -> None:
     """Print one line for each stream; nothing for a cluster without an archive."""
     found = longest_delays(masters, lambda master: (master.archive or {}).get("streams", ()))
-    if found:
-        out.print()
-        show_table(
-            ["ARCHIVE", "STATE", "ARCHIVED", "VERIFIED", "DELAY", "GAPS", "REPORTED", ""],
-            [_row(name, stream) for name, stream in found.items()],
-        )
+    columns = ["ARCHIVE", "STATE", "ARCHIVED", "VERIFIED", "DELAY", "GAPS", "REPORTED", ""]
+    show_section(columns, [_row(name, stream) for name, stream in found.items()])
+
+
+def print_change_sets(masters: Sequence[StatusResponse]) -> None:
+    """Print one line for each data centre that makes change sets; nothing in a cluster without any."""
+    found = longest_delays(masters, lambda master: master.change_sets or ())
+    columns = ["CHANGE SETS", "STATE", "EXECUTED", "BEHIND", "DELAY", "KEPT FROM", "REPORTED", ""]
+    show_section(columns, [_change_sets_row(name, each) for name, each in found.items()])
 
 
 def longest_delays(
@@ -49,6 +52,20 @@ def _row(name: str, stream: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
+def _change_sets_row(name: str, found: dict[str, Any]) -> tuple[Any, ...]:
+    executed = found["executed"]
+    return (
+        name,
+        colour_state(found["state"]),
+        executed["index"] if executed else "",
+        found["entriesBehind"],
+        format_seconds(found["delaySeconds"]),
+        found["keptFrom"],
+        format_age(found["reportedAt"]),
+        found["error"],
+    )
+
+
 def print_rehearsals(masters: Sequence[StatusResponse]) -> None:
     """Print the last rehearsal of each data centre; nothing where none was made or expected. Of several reports the
     newest counts."""
@@ -58,12 +75,8 @@ def print_rehearsals(masters: Sequence[StatusResponse]) -> None:
             known = found.get(each["dataCenter"])
             if known is None or _begun_at(each) > _begun_at(known):
                 found[each["dataCenter"]] = each
-    if found:
-        out.print()
-        show_table(
-            ["REHEARSED", "STATE", "LAST", "LAST GOOD", "INDEX", "RPO", "RTO WRITES", "RTO READS", ""],
-            [_rehearsal_row(name, each) for name, each in sorted(found.items())],
-        )
+    columns = ["REHEARSED", "STATE", "LAST", "LAST GOOD", "INDEX", "RPO", "RTO WRITES", "RTO READS", ""]
+    show_section(columns, [_rehearsal_row(name, each) for name, each in sorted(found.items())])
 
 
 def rehearsal_row(schedule: dict[str, Any]) -> tuple[object, ...]:

@@ -44,7 +44,7 @@ from txlog.backup.worker_lookup import (
     open_source_worker,
 )
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, register
+from txlog.cli.options import ClusterOptions, DataCenterOption, LocalOptions, TargetOptions, option_ms, register
 from txlog.cli.repository_scope import RepositoryOption, find_repository, nested_name
 from txlog.cli.tables import (
     Row,
@@ -54,12 +54,11 @@ from txlog.cli.tables import (
     format_time,
     print_answer,
     print_line,
+    print_rows,
     show_json,
-    show_table,
     warn,
 )
 from txlog.cli.worker_access import find_worker_by_name, progress_bars
-from txlog.config.units import parse_duration
 from txlog.model.errors import BadInput, TxLogError
 from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
@@ -70,9 +69,7 @@ app = typer.Typer(no_args_is_help=True, help="Backups of workers, each at exactl
 @register(app, "create")
 def create_backup(
     worker: Annotated[str | None, typer.Option(help="default: the most advanced one")] = None,
-    data_center: Annotated[
-        str | None, typer.Option("--data-center", help="default: that of --worker, else the first one")
-    ] = None,
+    data_center: Annotated[str | None, typer.Option(help="default: that of --worker, else the first one")] = None,
     at: Annotated[int | None, typer.Option(min=1, help="at exactly this index of the log")] = None,
     name: Annotated[str | None, typer.Option(help="default: from position and time")] = None,
     held: Annotated[bool, typer.Option("--held", help="keep the backup until it is released")] = False,
@@ -207,10 +204,9 @@ def list_backups(
 ) -> None:
     """List the backups of a target by position, with incomplete ones and those of other clusters."""
     found = catalogue(target.open(local.state, data_center, nested_name(local.state, repository)))
-    if local.json:
-        show_json([_entry_to_dict(each) for each in found])
-        return
-    show_table(
+    print_rows(
+        local.json,
+        [_entry_to_dict(each) for each in found],
         ["BACKUP", "STATE", "DATA CENTRE", "INDEX", "HASH", "QUADS", "BYTES", "WHY", "TAKEN", ""],
         [_backup_row(each) for each in found],
         "no backups",
@@ -265,30 +261,29 @@ def verify_backup(
             else:
                 seconds = round(time.monotonic() - began, 3)
                 results.append({"name": name, "sound": True, "quads": made.quads, "seconds": seconds})
-    if local.json:
-        show_json(results)
-    else:
-        show_table(
-            ["BACKUP", "", "QUADS", "SECONDS", ""],
-            [
-                (
-                    each["name"],
-                    colour_state("equal") if each["sound"] else colour_state(each["error"]),
-                    f"{each['quads']:,}" if each["sound"] else "",
-                    each.get("seconds", ""),
-                    each.get("message", ""),
-                )
-                for each in results
-            ],
-            "no backups",
-        )
+    print_rows(
+        local.json,
+        results,
+        ["BACKUP", "", "QUADS", "SECONDS", ""],
+        [
+            (
+                each["name"],
+                colour_state("equal") if each["sound"] else colour_state(each["error"]),
+                f"{each['quads']:,}" if each["sound"] else "",
+                each.get("seconds", ""),
+                each.get("message", ""),
+            )
+            for each in results
+        ],
+        "no backups",
+    )
     if not all(each["sound"] for each in results):
         raise typer.Exit(1)
 
 
 @register(app, "delete")
 def delete_backups(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="of backups", show_default=False)] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="of backups")] = None,
     incomplete: Annotated[bool, typer.Option("--incomplete", help="delete unfinished backups")] = False,
     older: Annotated[str, typer.Option(help="with --incomplete: unchanged for this long")] = "24h",
     release: Annotated[bool, typer.Option("--release", help="also backups that are held")] = False,
@@ -304,11 +299,7 @@ def delete_backups(
     place = target.open(local.state, data_center, nested_name(local.state, repository))
     gone = []
     if incomplete:
-        try:
-            seconds = parse_duration(older) / 1000
-        except ValueError as wrong:
-            raise BadInput(f"--older {older}: expected {wrong}") from None
-        gone = delete_incomplete_backups(place, min(seconds, INCOMPLETE_AGE_S * 3650))
+        gone = delete_incomplete_backups(place, min(option_ms("--older", older) / 1000, INCOMPLETE_AGE_S * 3650))
     for name in _in_order(place, names or ()):
         if release:
             release_backup(place, name)

@@ -41,7 +41,7 @@ from txlog.bulk.load_run import (
 from txlog.bulk.load_writer import build_manifest, stage_load, write_parts
 from txlog.cli.bulk_sources import SourceProgress, read_source
 from txlog.cli.cli_cluster import CliCluster, find_cluster
-from txlog.cli.options import ClusterOptions, YesOption, confirm, register
+from txlog.cli.options import ClusterOptions, YesOption, confirm, option_ms, register
 from txlog.cli.rdf_chunks import RdfSource, open_source
 from txlog.cli.tables import (
     colour_state,
@@ -90,7 +90,7 @@ def load_files(
     """Load RDF files into every worker at one place of the log, while writes go on. Repeat it to continue after an
     interruption. A load only adds; until it is in the log, nothing has happened."""
     began = time.monotonic()
-    prepare_s, wait_s = parse_duration(prepare_timeout), parse_duration(wait)
+    prepare_s, wait_s = option_ms("--prepare-timeout", prepare_timeout) / 1000, option_ms("--wait", wait) / 1000
     _check_graph(graph)
     with ExitStack() as closing:
         opened = [closing.enter_context(open_source(name, form)) for name in sources]
@@ -212,7 +212,7 @@ def _find_request(setting: _Setting, sources: list[LoadSource], graph: str, agai
 
 def _key_retention(setting: _Setting) -> float:
     """Seconds for which the masters know the key of an entry."""
-    return parse_duration(str(setting.found.ask_first(lambda master: master.configuration())["keyRetention"]))
+    return parse_duration(setting.found.ask_first(MasterClient.configuration)["keyRetention"]) / 1000
 
 
 class _LoadRun:

@@ -17,12 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from txlog.cli.archive_view import print_archive, print_rehearsals, rehearsal_row
-from txlog.cli.change_sets_view import print_change_sets
+from txlog.cli.archive_view import print_archive, print_change_sets, print_rehearsals, rehearsal_row
 from txlog.cli.cli_cluster import CliCluster, find_cluster, use_credentials
 from txlog.cli.divergence_view import print_divergence
 from txlog.cli.options import ClusterOptions, LocalOptions, SuccessionOptions, register
-from txlog.cli.tables import colour_state, err, format_time, out, print_answer, show_json, show_table
+from txlog.cli.tables import colour_state, err, format_time, out, print_answer, show_json, show_section, show_table
 from txlog.client import MasterClient, StatusResponse
 from txlog.client.ca_trust import CaTrust
 from txlog.local.daemon_control import ended_supervisor, start_daemon, stop_daemon, wait_ready, wait_repositories
@@ -40,7 +39,7 @@ def up(
         list[Path],
         typer.Option("-f", "--file", help="a manifest, a folder of manifests, or one cluster.properties"),
     ],
-    more: Annotated[list[Path] | None, typer.Argument(help="further manifests or folders", show_default=False)] = None,
+    more: Annotated[list[Path] | None, typer.Argument(help="further manifests or folders")] = None,
     detached: Annotated[bool, typer.Option("--detach", "-d", help="run in the background")] = False,
     wait: Annotated[float, typer.Option(help="seconds until everything must be ready; 0 does not wait")] = 240.0,
     *,
@@ -215,17 +214,12 @@ def show_status(cluster: CliCluster, json: bool) -> None:
     print_rehearsals(reached)
     print_change_sets(reached)
     print_divergence({found.data_center: found.workers for found in reversed(reached)})
-    outside = _excluded_members(reached)
-    if outside:
-        out.print()
-        show_table(["OUT OF THE VIEW", "WHY", "SAYS", ""], outside)
+    show_section(["OUT OF THE VIEW", "WHY", "SAYS", ""], _excluded_members(reached))
     duties = {(one.data_center, str(duty["id"])): duty for one in reached for duty in one.duties}
-    if duties:
-        out.print()
-        show_table(
-            ["OPEN DUTY", "DATA CENTRE", "WORKER", "WHY", "ERROR"],
-            [(each["kind"], dc, each["worker"], each["why"], each["error"]) for (dc, _), each in duties.items()],
-        )
+    show_section(
+        ["OPEN DUTY", "DATA CENTRE", "WORKER", "WHY", "ERROR"],
+        [(each["kind"], dc, each["worker"], each["why"], each["error"]) for (dc, _), each in duties.items()],
+    )
 
 
 def _view_text(found: StatusResponse) -> str:
@@ -263,27 +257,16 @@ def _show_processes(supervisor: dict[str, Any]) -> None:
             for p in supervisor["processes"]
         ],
     )
-    if supervisor["backups"]:
-        out.print()
-        show_table(
-            ["BACKUPS OF", "SCHEDULE", "NEXT", "LAST", ""],
-            [_backup_row(each) for each in supervisor["backups"]],
-        )
-    if supervisor.get("rehearsals"):
-        out.print()
-        show_table(
-            ["REHEARSALS OF", "SCHEDULE", "NEXT", "LAST", ""],
-            [rehearsal_row(each) for each in supervisor["rehearsals"]],
-        )
-    if supervisor.get("repositories"):
-        out.print()
-        show_table(
-            ["REPOSITORY", "DATA CENTER", "LOG", "STATE", ""],
-            [
-                (each["name"], each["dataCenter"], each["log"] or "", each["state"], each["message"])
-                for each in supervisor["repositories"]
-            ],
-        )
+    backups, rehearsals = supervisor["backups"], supervisor.get("rehearsals", ())
+    show_section(["BACKUPS OF", "SCHEDULE", "NEXT", "LAST", ""], [*map(_backup_row, backups)])
+    show_section(["REHEARSALS OF", "SCHEDULE", "NEXT", "LAST", ""], [*map(rehearsal_row, rehearsals)])
+    show_section(
+        ["REPOSITORY", "DATA CENTER", "LOG", "STATE", ""],
+        [
+            (each["name"], each["dataCenter"], each["log"] or "", each["state"], each["message"])
+            for each in supervisor.get("repositories", ())
+        ],
+    )
     for process in supervisor["processes"]:
         if process["said"]:
             err.print(f"\n{process['name']} ended for good and said:", style="red")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from txlog.apply import Digest, digest
-from txlog.backup.pinned_snapshot import pause_worker, resume_worker
+from txlog.backup.pinned_snapshot import pause_worker, read_system_graphs, resume_worker
 from txlog.backup.worker_lookup import TransportFactory
 from txlog.client import MasterClient, WorkerStatus
 from txlog.client.first_answer import ask_in_turn
@@ -132,7 +132,7 @@ def _read_position(each: PausedWorker) -> MarkerPosition | None:
     """The marker in the worker itself; the masters' knowledge of it may be older."""
     adapter = ADAPTERS[each.worker.engine or "oxigraph"]
     with each.open_transport(each.worker.url, WORKER_TIMEOUT_S) as transport:
-        markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
+        markers = read_system_graphs(adapter, transport).markers
     return markers[0] if len(markers) == 1 else None
 
 

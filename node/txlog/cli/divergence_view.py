@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from txlog.cli.tables import format_time, out, print_line, show_table
+from txlog.cli.tables import format_time, print_line, show_section
 from txlog.client import WorkerStatus
 from txlog.model.store_cell import StoreCell
 from txlog.wire.divergence_report import CompletedRepair, DivergenceFinding
@@ -33,9 +33,7 @@ def print_divergence(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
         for w in of
         if (d := w.divergence) is not None
     ]
-    if rows:
-        out.print()
-        show_table(["DIFFERS", "DATA CENTRE", "IS", "GRAPHS", "SINCE", "RIGHT", "", "REPAIR"], rows)
+    show_section(["DIFFERS", "DATA CENTRE", "IS", "GRAPHS", "SINCE", "RIGHT", "", "REPAIR"], rows)
     if any(w.divergence is not None and _needs_operator(w) for of in workers.values() for w in of):
         print_line("txlog worker repair WORKER copies those graphs only")
     done = [
@@ -44,9 +42,7 @@ def print_divergence(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
         for w in of
         if w.repair is not None and w.repair.done and (last := w.repair.last) is not None
     ]
-    if done:
-        out.print()
-        show_table(["REPAIRED", "DATA CENTRE", "GRAPHS", "FROM", "INDEX", "AT", "TIMES"], done)
+    show_section(["REPAIRED", "DATA CENTRE", "GRAPHS", "FROM", "INDEX", "AT", "TIMES"], done)
 
 
 def print_comparison(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
@@ -66,10 +62,8 @@ def print_comparison(workers: Mapping[str, Sequence[WorkerStatus]]) -> None:
         for w in of
         if (done := w.comparison) is not None
     ]
-    if rows:
-        out.print()
-        titles = ["COMPARED", "DATA CENTRE", "CELLS", "QUADS", "OLDEST", "LAST PASS", "THIS PASS", "WAITING"]
-        show_table(titles, rows)
+    titles = ["COMPARED", "DATA CENTRE", "CELLS", "QUADS", "OLDEST", "LAST PASS", "THIS PASS", "WAITING"]
+    show_section(titles, rows)
 
 
 def _duration_text(seconds: float | None) -> str:

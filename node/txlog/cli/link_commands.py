@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from txlog.cli.options import LocalOptions, register
-from txlog.cli.tables import colour_state, print_answer, show_json, show_table
-from txlog.config.units import parse_duration
+from txlog.cli.options import LocalOptions, option_ms, register
+from txlog.cli.tables import colour_state, print_answer, print_rows
 from txlog.local.supervisor_client import SupervisorClient
-from txlog.model.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Delay and cut the links between the masters of a local cluster.")
 
@@ -26,10 +24,7 @@ def delay(
     local: LocalOptions,
 ) -> None:
     """Delay all bytes between A and B, in both directions."""
-    try:
-        milliseconds = parse_duration(time)
-    except ValueError as error:
-        raise BadInput(f"{time}: expected {error}") from None
+    milliseconds = option_ms("TIME", time)
     _print_result(SupervisorClient(local.folder).delay(a, b, milliseconds), f"{milliseconds} ms later", local.json)
 
 
@@ -61,10 +56,9 @@ def heal(
 def list_links(local: LocalOptions) -> None:
     """List every direction between two masters."""
     rows = SupervisorClient(local.folder).links()
-    if local.json:
-        show_json(rows)
-        return
-    show_table(
+    print_rows(
+        local.json,
+        rows,
         ["FROM", "TO", "DELAY", "", "CONNECTIONS"],
         [
             (

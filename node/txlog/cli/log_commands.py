@@ -13,7 +13,7 @@ import typer
 from txlog.cli.changes_view import watch_changes
 from txlog.cli.cli_cluster import find_cluster
 from txlog.cli.options import ClusterOptions, MasterOption, StateOption, YesOption, confirm, register
-from txlog.cli.tables import format_cell, print_answer, show_json, show_table
+from txlog.cli.tables import format_cell, print_answer, print_rows
 from txlog.client import FeedFollower, MasterClient
 from txlog.local.state_folder import DEFAULT_FOLDER
 from txlog.model.entry_effects import find_effects
@@ -78,10 +78,9 @@ def show_log(
 ) -> None:
     """List entries of the log, up to the stable index."""
     entries = find_cluster(cluster).ask_first(lambda client: _log_entries(client, after, limit))
-    if cluster.json:
-        show_json([_entry_to_dict(entry) for entry in entries])
-        return
-    show_table(
+    print_rows(
+        cluster.json,
+        [_entry_to_dict(entry) for entry in entries],
         ["INDEX", "TXID", "TIME (ms)", "KIND", "BYTES", "PAYLOAD"],
         [
             (

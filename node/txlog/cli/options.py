@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import typer
 
 from txlog.backup import BackupTarget, open_target
-from txlog.config.backup_defaults import INCREMENTS_DEFAULT
-from txlog.config.process_config import BackupJobConfig, FolderConfig, S3Config, TargetConfig
+from txlog.config.process_config import INCREMENTS_DEFAULT, BackupJobConfig, FolderConfig, S3Config, TargetConfig
+from txlog.config.units import parse_duration
 from txlog.local.state_folder import DEFAULT_FOLDER, StateFolder
 from txlog.model.errors import BadInput
 
@@ -28,6 +28,15 @@ MasterOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 YesOption = Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")]
 DataCenterOption = Annotated[str | None, typer.Option("--data-center", help="default: the first one")]
+EndpointOption = Annotated[str | None, typer.Option("--endpoint", help="URL of an S3-compatible object store")]
+
+
+def option_ms(option: str, text: str) -> int:
+    """The duration that an option has, in milliseconds. :class:`BadInput` names the option."""
+    try:
+        return parse_duration(text)
+    except ValueError as wrong:
+        raise BadInput(f"{option} {text[:20]}: expected {wrong}") from None
 
 
 def confirm(yes: bool, question: str) -> None:
@@ -62,16 +71,11 @@ class ClusterOptions:
 class TargetOptions:
     """Where backups are."""
 
-    target: Annotated[
-        str | None,
-        typer.Option("--target", help="FOLDER or s3://BUCKET/PREFIX. Default: the manifest's", show_default=False),
-    ] = None
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of an S3-compatible object store")] = None
+    target: Annotated[str | None, typer.Option(help="FOLDER or s3://BUCKET/PREFIX. Default: the manifest's")] = None
+    endpoint: EndpointOption = None
     credentials: Annotated[
         Path | None,
-        typer.Option(
-            "--credentials", help="folder with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: the environment"
-        ),
+        typer.Option(help="folder with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: the environment"),
     ] = None
 
     def open(self, state: Path, data_center: str | None = None, repository: str | None = None) -> BackupTarget:
@@ -136,6 +140,14 @@ def _refuse_all(options: object, needed: str) -> None:
         raise BadInput(f"--{option} needs {needed}")
 
 
+def _with_to(name: str, help_text: str) -> Any:
+    return typer.Option(name, help=f"with --to: {help_text}")
+
+
+def _with_archive(name: str, help_text: str) -> Any:
+    return typer.Option(name, help=f"with --from-archive: {help_text}")
+
+
 @dataclass(frozen=True)
 class MomentOptions:
     """A moment of the log to restore to, and how the archive is read."""
@@ -143,36 +155,15 @@ class MomentOptions:
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
-            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, point:NAME, TXID, before:TXID",
-            show_default=False,
+            help="a moment instead of BACKUP: latest, time:RFC3339, position:INDEX:HASH, point:NAME, TXID, before:TXID"
         ),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --to: show what would be restored, from what")] = (
-        False
-    )
-    base: Annotated[
-        str | None,
-        typer.Option(
-            "--base", help="with --to: this backup, or `empty`; default: the newest that fits", show_default=False
-        ),
-    ] = None
-    backups: Annotated[
-        str | None,
-        typer.Option("--backups", help="with --to: the target of the backups; default: --target", show_default=False),
-    ] = None
-    timeline: Annotated[
-        str | None,
-        typer.Option("--timeline", help="with --to: a branch, by its view or end INDEX:HASH", show_default=False),
-    ] = None
-    data_center: Annotated[
-        str | None,
-        typer.Option("--data-center", help="with --to: whose archive; default: the only one", show_default=False),
-    ] = None
-    cluster_id: Annotated[
-        str | None,
-        typer.Option("--cluster", help="with --to: the cluster's id in hexadecimal digits", show_default=False),
-    ] = None
+    dry_run: Annotated[bool, _with_to("--dry-run", "show what would be restored, from what")] = False
+    base: Annotated[str | None, _with_to("--base", "this backup, or `empty`; default: the newest that fits")] = None
+    backups: Annotated[str | None, _with_to("--backups", "the target of the backups; default: --target")] = None
+    timeline: Annotated[str | None, _with_to("--timeline", "a branch, by its view or end INDEX:HASH")] = None
+    data_center: Annotated[str | None, _with_to("--data-center", "whose archive; default: the only one")] = None
+    cluster_id: Annotated[str | None, _with_to("--cluster", "the cluster's id in hexadecimal digits")] = None
 
     def refuse_without_moment(self) -> None:
         """:class:`BadInput` for options that have a meaning with ``--to`` alone."""
@@ -186,51 +177,29 @@ class SuccessionOptions:
 
     from_archive: Annotated[
         str | None,
-        typer.Option(
-            "--from-archive",
-            help="found a new cluster from this archive: FOLDER or s3://BUCKET/PREFIX; see --to",
-            show_default=False,
-        ),
+        typer.Option(help="found a new cluster from this archive: FOLDER or s3://BUCKET/PREFIX; see --to"),
     ] = None
-    to: Annotated[
-        str | None,
-        typer.Option("--to", help="with --from-archive: a moment as of txlog restore; default: latest"),
-    ] = None
+    to: Annotated[str | None, _with_archive("--to", "a moment as of txlog restore; default: latest")] = None
     as_: Annotated[
         str | None,
-        typer.Option(
-            "--as",
-            help="with --from-archive: `successor` takes the place of the lost cluster, `copy` does not; default: "
-            "successor",
-        ),
+        _with_archive("--as", "`successor` takes the place of the lost cluster, `copy` does not; default: successor"),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --from-archive: show what would be founded")] = False
+    dry_run: Annotated[bool, _with_archive("--dry-run", "show what would be founded")] = False
     without: Annotated[
-        list[str] | None,
-        typer.Option("--without", help="with --from-archive: give up the journal that this master still has"),
+        list[str] | None, _with_archive("--without", "give up the journal that this master still has")
     ] = None
     without_older_keys: Annotated[
-        bool,
-        typer.Option(
-            "--without-older-keys", help="with --from-archive: also where younger idempotency keys are not archived"
-        ),
+        bool, _with_archive("--without-older-keys", "also where younger idempotency keys are not archived")
     ] = False
-    supersede: Annotated[
-        int | None, typer.Option("--supersede", help="with --from-archive: replace the recovery of this number")
-    ] = None
-    base: Annotated[str | None, typer.Option("--base", help="with --from-archive: as of txlog restore")] = None
-    backups: Annotated[str | None, typer.Option("--backups", help="with --from-archive: as of txlog restore")] = None
-    timeline: Annotated[str | None, typer.Option("--timeline", help="with --from-archive: as of txlog restore")] = None
-    data_center: Annotated[
-        str | None, typer.Option("--data-center", help="with --from-archive: whose archive; default: the only one")
-    ] = None
-    cluster_id: Annotated[
-        str | None, typer.Option("--cluster", help="with --from-archive: the lost cluster's id in hexadecimal digits")
-    ] = None
-    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of an S3-compatible object store")] = None
+    supersede: Annotated[int | None, _with_archive("--supersede", "replace the recovery of this number")] = None
+    base: Annotated[str | None, _with_archive("--base", "as of txlog restore")] = None
+    backups: Annotated[str | None, _with_archive("--backups", "as of txlog restore")] = None
+    timeline: Annotated[str | None, _with_archive("--timeline", "as of txlog restore")] = None
+    data_center: Annotated[str | None, _with_archive("--data-center", "whose archive; default: the only one")] = None
+    cluster_id: Annotated[str | None, _with_archive("--cluster", "the lost cluster's id in hexadecimal digits")] = None
+    endpoint: EndpointOption = None
     credentials: Annotated[
-        Path | None,
-        typer.Option("--credentials", help="folder with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        Path | None, typer.Option(help="folder with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     ] = None
 
     @property

@@ -21,7 +21,7 @@ POLL_INTERVAL_S = 0.2
 @register(app, "found", hidden=True, deprecated=True)  # its former name
 @register(app)
 def bootstrap(
-    member: Annotated[list[str], typer.Option("--member", help="a master of the first view")],
+    member: Annotated[list[str], typer.Option(help="a master of the first view")],
     forget: Annotated[
         bool, typer.Option("--forget", help="also if a master lost the journal of an earlier cluster")
     ] = False,
@@ -76,7 +76,7 @@ def _forgotten(cluster: CliCluster, members: list[str]) -> list[str]:
 
 @register(app)
 def force_view(
-    without: Annotated[list[str], typer.Option("--without", help="a member that is permanently lost")],
+    without: Annotated[list[str], typer.Option(help="a member that is permanently lost")],
     yes: YesOption = False,
     wait: Annotated[float, typer.Option(help="seconds until the next view must be installed")] = 60.0,
     *,

@@ -14,7 +14,7 @@ from txlog.cli.archive_upkeep import ClusterIdOption
 from txlog.cli.cli_cluster import CliCluster, find_cluster, request_once
 from txlog.cli.moment_commands import find_stream
 from txlog.cli.options import ClusterOptions, DataCenterOption, TargetOptions, register
-from txlog.cli.tables import format_time, print_answer, show_json, show_table
+from txlog.cli.tables import format_time, print_answer, print_rows
 from txlog.model.errors import Unavailable
 from txlog.model.restore_points import check_point_name
 from txlog.model.stamp import stamp_ms
@@ -26,7 +26,7 @@ _PATH: Final = "/txlog/restore-points"
 
 @register(app, "create")
 def create_point(
-    name: Annotated[str, typer.Argument(help="such as before-the-import; may be given again", show_default=False)],
+    name: Annotated[str, typer.Argument(help="such as before-the-import; may be given again")],
     *,
     cluster: ClusterOptions,
 ) -> None:
@@ -56,10 +56,9 @@ def list_points(
         rows = read_archived_points(StreamReader(stream))
     else:
         rows = _ask(find_cluster(cluster), "GET", None)["points"]
-    if cluster.json:
-        show_json(rows)
-        return
-    show_table(
+    print_rows(
+        cluster.json,
+        rows,
         ["NAME", "TIME", "POSITION"],
         [
             (

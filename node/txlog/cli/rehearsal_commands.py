@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -10,10 +11,9 @@ import typer
 
 from txlog.archive.archive_errors import NoArchive
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, DataCenterOption, TargetOptions, register
+from txlog.cli.options import ClusterOptions, DataCenterOption, TargetOptions, option_ms, register
 from txlog.cli.tables import colour_state, err, print_line, show_json, show_table, warn
 from txlog.config.process_config import RehearsalConfig, RehearsalLevel
-from txlog.config.units import parse_duration
 from txlog.local.state_folder import StateFolder
 from txlog.model.errors import BadInput
 from txlog.rehearsal.planted_run import PlantedRun
@@ -28,19 +28,15 @@ def rehearse(
     planted: Annotated[
         bool, typer.Option("--planted", help="then plant twelve faults, one after the other: each has to be named")
     ] = False,
-    base: Annotated[
-        str | None, typer.Option("--base", help="this backup; default: the newest that fits", show_default=False)
-    ] = None,
+    base: Annotated[str | None, typer.Option(help="this backup; default: the newest that fits")] = None,
     backups: Annotated[
-        str | None, typer.Option("--backups", help="the target of the backups; default: the manifest's, else --target")
+        str | None, typer.Option(help="the target of the backups; default: the manifest's, else --target")
     ] = None,
-    max_rpo: Annotated[str | None, typer.Option("--max-rpo", help="such as 10s; default: the manifest's")] = None,
-    max_rto: Annotated[str | None, typer.Option("--max-rto", help="such as 2h; default: the manifest's")] = None,
-    level: Annotated[
-        str | None, typer.Option("--level", help="data or cluster; default: the manifest's, else cluster")
-    ] = None,
+    max_rpo: Annotated[str | None, typer.Option(help="such as 10s; default: the manifest's")] = None,
+    max_rto: Annotated[str | None, typer.Option(help="such as 2h; default: the manifest's")] = None,
+    level: Annotated[str | None, typer.Option(help="data or cluster; default: the manifest's, else cluster")] = None,
     scratch: Annotated[
-        Path | None, typer.Option("--scratch", help="where the throw-away store lies; default: the temporary folder")
+        Path | None, typer.Option(help="where the throw-away store lies; default: the temporary folder")
     ] = None,
     data_center: DataCenterOption = None,
     *,
@@ -55,13 +51,13 @@ def rehearse(
     config = _read_config(found.state, where, found.data_centers[where], target)
     changes: dict[str, Any] = {
         "backups": target.to_config(backups) if backups else None,
-        "max_rpo_s": _seconds("--max-rpo", max_rpo),
-        "max_rto_s": _seconds("--max-rto", max_rto),
+        "max_rpo_s": option_ms("--max-rpo", max_rpo) / 1000 if max_rpo is not None else None,
+        "max_rto_s": option_ms("--max-rto", max_rto) / 1000 if max_rto is not None else None,
         "level": _level(level),
         "scratch_folder": scratch,
     }
     config = config.model_copy(update={name: value for name, value in changes.items() if value is not None})
-    show = _be_quiet if cluster.json else _show_step
+    show: Callable[[str], None] = (lambda _: None) if cluster.json else _show_step
     job = RehearsalJob(config, show, base)
     if planted:
         _show_planted(job.run_planted(show), as_json=cluster.json)
@@ -89,19 +85,8 @@ def _level(text: str | None) -> str | None:
     return text
 
 
-def _be_quiet(_: str) -> None:
-    pass
-
-
 def _show_step(text: str) -> None:
     err.print(f"{text} …", style="dim", markup=False)
-
-
-def _seconds(option: str, text: str | None) -> float | None:
-    try:
-        return parse_duration(text) / 1000 if text is not None else None
-    except ValueError as wrong:
-        raise BadInput(f"{option} {text[:20] if text else ''}: {wrong}") from None
 
 
 def _show_report(report: RehearsalReport, problems: list[str], *, as_json: bool) -> None:

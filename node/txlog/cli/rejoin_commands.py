@@ -6,6 +6,7 @@ coordinator would that has the longest log.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -230,14 +231,8 @@ def _base_hashes(base: MergedLog, own: LogIndex) -> HashAt:
 def _last_shared_index(start: int, end: int, hash_at: HashAt, other_end: int, other_hash_at: HashAt) -> int:
     """The last index with the same hash in both logs, which are equal up to ``start``. Logs that are equal at an index
     are equal before it."""
-    low, high = start, min(end, other_end)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if hash_at(middle) == other_hash_at(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    after = range(start + 1, min(end, other_end) + 1)
+    return start + bisect_left(after, True, key=lambda index: hash_at(index) != other_hash_at(index))
 
 
 class _BranchLogs:

@@ -13,7 +13,7 @@ from txlog.cli.repository_scope import request_repositories
 from txlog.cli.tables import print_answer, print_line, show_json, show_table
 
 app = typer.Typer(no_args_is_help=True, help="Repositories, where the configuration of the masters allows several.")
-NameArgument = Annotated[str, typer.Argument(help="such as stock", show_default=False)]
+NameArgument = Annotated[str, typer.Argument(help="such as stock")]
 
 
 @register(app, "list")

@@ -18,7 +18,7 @@ from txlog.model.errors import BadInput, NotFound
 
 ANSWER_S: Final = 70.0
 RepositoryOption = Annotated[
-    str | None, typer.Option("--repository", help="a further repository; default: the first one", show_default=False)
+    str | None, typer.Option("--repository", help="a further repository; default: the first one")
 ]
 
 

@@ -12,7 +12,7 @@ import typer
 
 from txlog.backup.progress import BackupProgress, ProgressCallback
 from txlog.cli.cli_cluster import find_cluster
-from txlog.cli.options import ClusterOptions, TargetOptions, YesOption
+from txlog.cli.options import ClusterOptions, TargetOptions, YesOption, confirm
 from txlog.cli.tables import colour_state, format_size, print_line, show_json, show_table
 from txlog.cli.worker_access import progress_bars
 from txlog.client import MasterClient
@@ -40,17 +40,10 @@ SHOWN_ROWS: Final = 50
 def rescue_survivor(
     journal: Annotated[
         Path | None,
-        typer.Argument(
-            help="the journal folder of a master that survived; without it: other branches in the archive",
-            show_default=False,
-        ),
+        typer.Argument(help="the journal folder of a master that survived; without it: other branches in the archive"),
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="give only this transaction again", show_default=False)
-    ] = None,
-    excluded: Annotated[
-        list[str] | None, typer.Option("--except", help="do not give this transaction again", show_default=False)
-    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="give only this transaction again")] = None,
+    excluded: Annotated[list[str] | None, typer.Option("--except", help="do not give this transaction again")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be given again")] = False,
     yes: YesOption = False,
     *,
@@ -75,8 +68,8 @@ def rescue_survivor(
             _show(rows, lineage, as_json=cluster.json)
             return
         count = sum(row.state is RescueState.LACKING for row in rows)
-        if count and not yes and not cluster.json:
-            typer.confirm(f"{count:,} transactions are given again, after all that came since. Sure?", abort=True)
+        is_asked = count and not cluster.json
+        confirm(yes or not is_asked, f"{count:,} transactions are given again, after all that came since. Sure?")
         rows = give_to_masters(rows, source, successor, lambda done, of: on_step("giving transactions again", done, of))
     record_rescue(lineage, rows, time.time())
     _show(rows, lineage, as_json=cluster.json)

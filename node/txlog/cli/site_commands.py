@@ -10,7 +10,7 @@ import typer
 
 from txlog.cli.cli_cluster import SURVEY_TIMEOUT_S, CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, YesOption, confirm, register
-from txlog.cli.tables import colour_state, print_answer, show_json, show_table
+from txlog.cli.tables import colour_state, print_answer, print_rows
 from txlog.client.site_client import SiteClient, SiteOverview, ask_site
 from txlog.model.errors import NotFound, TxLogError
 from txlog.sites.link_texts import (
@@ -24,9 +24,7 @@ from txlog.sites.link_texts import (
 
 app = typer.Typer(no_args_is_help=True, help="Links with other sites: clusters whose changes this one imports.")
 POLL_S: Final = 0.2
-NameArgument = Annotated[
-    str, typer.Argument(help="the name of the other site, as spec.sites lists it", show_default=False)
-]
+NameArgument = Annotated[str, typer.Argument(help="the name of the other site, as spec.sites lists it")]
 WaitOption = Annotated[float, typer.Option(help="seconds until the link must have followed")]
 
 
@@ -34,14 +32,8 @@ WaitOption = Annotated[float, typer.Option(help="seconds until the link must hav
 def status(*, cluster: ClusterOptions) -> None:
     """Show each link: its state, how far it is, and what waits. Exit code 1 where one does not import."""
     rows = newest_reports(_overviews(find_cluster(cluster)))
-    if cluster.json:
-        show_json(rows)
-    else:
-        show_table(
-            ["SITE", "FROM", "STATE", "IMPORTED", "BEHIND", "LAG", "CORRECTIONS", "CONFLICTS", "REPORTED", ""],
-            [_row(each) for each in rows],
-            "no links",
-        )
+    columns = ["SITE", "FROM", "STATE", "IMPORTED", "BEHIND", "LAG", "CORRECTIONS", "CONFLICTS", "REPORTED", ""]
+    print_rows(cluster.json, rows, columns, map(_row, rows), "no links")
     if any(each["state"] != "Online" for each in rows):
         raise typer.Exit(1)
 

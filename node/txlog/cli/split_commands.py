@@ -8,7 +8,7 @@ import typer
 
 from txlog.cli.cli_cluster import CliCluster, find_cluster
 from txlog.cli.options import ClusterOptions, register
-from txlog.cli.tables import format_time, out, print_line, show_json, show_table, warn
+from txlog.cli.tables import format_time, out, print_line, print_rows, show_json, show_table, warn
 from txlog.client import MasterClient
 from txlog.model.errors import BadInput, NotFound, TxLogError
 
@@ -59,8 +59,8 @@ def show_splits(cluster: CliCluster, json: bool) -> None:
 @register(app)
 def branches(
     view: Annotated[str | None, typer.Argument(help="view of a branch, as in the list: show its entries")] = None,
-    after: Annotated[int, typer.Option("--after", min=0, help="only entries above this index")] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="the largest number of entries")] = 1000,
+    after: Annotated[int, typer.Option(min=0, help="only entries above this index")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="the largest number of entries")] = 1000,
     full: Annotated[bool, typer.Option("--full", help="with the payload of each transaction")] = False,
     *,
     cluster: ClusterOptions,
@@ -73,10 +73,9 @@ def branches(
         _list_branches(masters, cluster.json)
         return
     entries = _branch_entries(masters, view, after, limit, full=full)
-    if cluster.json:
-        show_json(entries)
-        return
-    show_table(
+    print_rows(
+        cluster.json,
+        entries,
         ["INDEX THERE", "TRANSACTION", "HASH THERE", "INDEX NOW", *(["KIND", "PAYLOAD"] if full else [])],
         [(e["index"], e["id"], e["hash"], e["now"], *(_entry_content(e) if full else ())) for e in entries],
         "no entries after that index",
@@ -98,11 +97,10 @@ def _list_branches(cluster: CliCluster, json: bool) -> None:
             warn(f"no answer: {url}: {answer}")
         else:
             found[answer[0]] = answer[1]
-    if json:
-        show_json(found)
-        return
     rows = [(node, one) for node, several in found.items() for one in several]
-    show_table(
+    print_rows(
+        json,
+        found,
         ["KEPT BY", "VIEW", "MASTERS", "GIVEN UP", "BY VIEW", "BEHIND INDEX", "ITS END", "STABLE TO"],
         [
             (
@@ -214,7 +212,7 @@ def _closed_split(
     rejoined = min(record["at"] for _, record in rows)
     view = rows[0][1]["view"]
     states = [(one["node"], r) for one in seen for r in one["records"] if "state" in r]
-    began = max((b["began"] for b in _split_starts(states, rejoined)), default=None)
+    began = max(_split_starts(states, rejoined), default=None)
     ended = max(
         (_first_state_change(states, node, "Joined", rejoined) or rejoined for node in view["members"]),
         default=rejoined,
@@ -294,13 +292,13 @@ def _branches_by_view(
     return [found[number] for number in sorted(found)]
 
 
-def _split_starts(states: list[tuple[str, dict[str, Any]]], before: float) -> list[dict[str, Any]]:
+def _split_starts(states: list[tuple[str, dict[str, Any]]], before: float) -> list[float]:
     """When each master began to miss a peer, the last time before ``before``."""
     found: dict[str, float] = {}
     for node, record in states:
         if record["state"] == "Suspected" and record.get("was") != "Isolated" and record["at"] < before:
             found[node] = record["at"]
-    return [{"node": node, "began": at} for node, at in found.items()]
+    return list(found.values())
 
 
 def _first_state_change(states: list[tuple[str, dict[str, Any]]], node: str, state: str, after: float) -> float | None:

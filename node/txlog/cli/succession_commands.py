@@ -13,13 +13,14 @@ from txlog.archive.moment_restore import MomentRequest, plan_restore
 from txlog.archive.restore_plan import RestorePlan
 from txlog.archive.stream_reader import StreamReader
 from txlog.backup import RestoreTarget
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.worker_lookup import READ_TIMEOUT_S
 from txlog.cli.cli_cluster import use_credentials
 from txlog.cli.moment_commands import find_stream, plan_to_dict
 from txlog.cli.options import SuccessionOptions
 from txlog.cli.rescue_command import to_steps
-from txlog.cli.tables import describe_undecided, print_line, show_json, show_table, warn
-from txlog.cli.worker_access import progress_bars
+from txlog.cli.tables import describe_undecided, print_line, print_rows, show_table, warn
+from txlog.cli.worker_access import progress_bars, retry_while
 from txlog.client import MasterClient
 from txlog.config.process_config import NodeConfig
 from txlog.local.process_plan import ProcessPlan
@@ -30,7 +31,7 @@ from txlog.model.errors import BadInput, TxLogError, Unavailable, WorkerFault
 from txlog.successor.inheritance import Inheritance
 from txlog.successor.rescue import lacks_nothing, rescue_branches, row_to_dict
 from txlog.successor.rescue_plan import RescueRow, RescueState
-from txlog.successor.store_fill import fill_store, is_filled
+from txlog.successor.store_fill import fill_store
 from txlog.successor.succession import (
     LOST_FILE,
     Succession,
@@ -45,7 +46,6 @@ from txlog.workers import ADAPTERS
 from txlog.workers.http_transport import HttpTransport
 
 STORE_START_S: Final = 120.0
-_POLL_S: Final = 0.1
 SHOWN_SPANS: Final = 10
 
 
@@ -62,8 +62,7 @@ class BegunSuccession:
         self._done = done
         self._as_json = as_json
         self._filled: list[dict[str, Any]] = []
-        topology = plan.topology
-        self._master_urls = [each.url for dc in topology.data_centers for each in topology.masters_of(dc)]
+        self._master_urls = [url for dc in plan.topology.data_centers for url in plan.topology.master_urls(dc)]
         self._rescued: list[RescueRow] = []
 
     @property
@@ -117,23 +116,17 @@ class BegunSuccession:
         assert self._options.from_archive is not None
         place = self._options.open(self._options.from_archive)
         use_credentials(self._folder)
-        until = time.monotonic() + STORE_START_S
         with ExitStack() as closing, progress_bars(self._as_json) as progress:
             masters = [closing.enter_context(MasterClient(url)) for url in self._master_urls]
-            while True:
-                try:
-                    return rescue_branches(place, masters, to_steps(progress))
-                except Unavailable:  # no master is in a view yet
-                    if time.monotonic() > until:
-                        raise
-                    time.sleep(_POLL_S)
+            # Unavailable: no master is in a view yet.
+            return retry_while(Unavailable, STORE_START_S, lambda: rescue_branches(place, masters, to_steps(progress)))
 
     def _fill(self, transport: HttpTransport, worker: WorkerLocation, began: float) -> None:
         claim = self._done.claim
         stream, restore = _open_archive(self._options, f"position:{claim.index}:{claim.hash}")
         reader = StreamReader(stream)
         into = RestoreTarget(worker.name, ADAPTERS[_engine_of(self._masters, reader, restore, worker)], transport)
-        _wait_until_answers(into, self._folder, self._done)
+        retry_while(WorkerFault, STORE_START_S, lambda: read_system_graphs(into.adapter, into.transport))
         with progress_bars(self._as_json) as progress:
             found = fill_store(reader, restore, into, bytes.fromhex(claim.successor), progress)
         if found is None:
@@ -188,10 +181,7 @@ def show_plan(request: SuccessionRequest, *, as_json: bool) -> None:
     """What would be founded, as a table or as JSON."""
     plan, inherited = plan_succession(request)
     found = {**plan_to_dict(request.reader, plan, inherited.undecided), **inheritance_to_dict(inherited)}
-    if as_json:
-        show_json(found)
-        return
-    show_table(["WHAT", "HOW MUCH", "DETAIL"], [*_plan_rows(plan), *_inheritance_rows(inherited)])
+    print_rows(as_json, found, ["WHAT", "HOW MUCH", "DETAIL"], [*_plan_rows(plan), *_inheritance_rows(inherited)])
 
 
 def inheritance_to_dict(inherited: Inheritance) -> dict[str, Any]:
@@ -227,19 +217,6 @@ def _first_master(plan: ProcessPlan) -> NodeConfig:
     if found is None:
         raise BadInput(f"{first} comes first among the peers and runs elsewhere: recover there, then start this one")
     return found
-
-
-def _wait_until_answers(into: RestoreTarget, folder: StateFolder, done: Succession) -> None:
-    until = time.monotonic() + STORE_START_S
-    while True:
-        try:
-            is_filled(into, bytes.fromhex(done.claim.successor))
-        except WorkerFault:
-            if time.monotonic() > until:
-                raise
-            time.sleep(_POLL_S)
-        else:
-            return
 
 
 def _span_text(span: Span) -> str:

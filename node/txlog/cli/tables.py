@@ -43,6 +43,21 @@ def show_table(columns: Sequence[str], rows: Iterable[Row], empty: str = "nothin
     out.print(table if table.row_count else empty)
 
 
+def show_section(columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Print an empty line and a table; nothing when there is no row."""
+    if rows:
+        out.print()
+        show_table(columns, rows)
+
+
+def print_rows(as_json: bool, value: Any, columns: Sequence[str], rows: Iterable[Row], empty: str = "nothing") -> None:
+    """Print a list, as JSON or as a table of these rows."""
+    if as_json:
+        show_json(value)
+    else:
+        show_table(columns, rows, empty)
+
+
 def print_line(text: str, style: str | None = None) -> None:
     """Print a line to standard output, without highlighting numbers and names."""
     out.print(text, style=style, highlight=False)
@@ -86,29 +101,10 @@ def format_cell(value: Any) -> str:
 UNDECIDED_SHOWN: Final = 10
 """So many transactions are named in a sentence; ``--json`` has them all."""
 _STATE_COLOURS = {
-    "Running": "green",
-    "Shipping": "green",
-    "Following": "green",
-    "Joined": "green",
-    "Online": "green",
-    "Working": "green",
-    "equal": "green",
-    "Starting": "yellow",
-    "AwaitingBootstrap": "red",
-    "Founding": "yellow",
-    "Waiting": "yellow",
-    "Suspected": "yellow",
-    "Behind": "yellow",
-    "Learning": "yellow",
-    "Loading": "yellow",
-    "Rejoining": "yellow",
-    "Left": "yellow",
-    "Unknown": "yellow",
-    "Unordered": "yellow",
-    "OutOfOrder": "yellow",
-    "GoingOffline": "yellow",
-    "Stopped": "dim",
-    "Offline": "dim",
+    **dict.fromkeys(("Running", "Shipping", "Following", "Joined", "Online", "Working", "equal"), "green"),
+    **dict.fromkeys(("Starting", "Founding", "Waiting", "Suspected", "Behind", "Learning", "Loading"), "yellow"),
+    **dict.fromkeys(("Rejoining", "Left", "Unknown", "Unordered", "OutOfOrder", "GoingOffline"), "yellow"),
+    **dict.fromkeys(("Stopped", "Offline"), "dim"),
 }
 
 

@@ -21,7 +21,7 @@ from txlog.auth import (
 from txlog.auth.rights import BadRights, parse_rights
 from txlog.auth.secret_hashes import ScryptHash
 from txlog.cli.options import LocalOptions, StateOption, register
-from txlog.cli.tables import print_line, show_json, show_table
+from txlog.cli.tables import print_line, print_rows, show_json
 from txlog.config.atomic_file import write_atomically
 from txlog.config.previews import REPOSITORIES_PREVIEW, is_preview_on
 from txlog.local.state_folder import DEFAULT_FOLDER, USERS_FILE, StateFolder
@@ -32,9 +32,7 @@ user_app = typer.Typer(
 )
 
 SecretOption = Annotated[str, typer.Option("--secret", help="the manifest's secretRef.name, in the state folder")]
-FileOption = Annotated[
-    Path | None, typer.Option("--file", help="this file instead of one in the state folder", show_default=False)
-]
+FileOption = Annotated[Path | None, typer.Option("--file", help="this file instead of one in the state folder")]
 DEFAULT_SECRET = "users"
 
 
@@ -42,7 +40,7 @@ DEFAULT_SECRET = "users"
 def add_user_command(
     name: Annotated[str, typer.Argument(help="letters, digits and . _ @ -")],
     role: Annotated[
-        str, typer.Option("--role", help="reader, writer or admin; several repositories: ROLE:REPOSITORY, with commas")
+        str, typer.Option(help="reader, writer or admin; several repositories: ROLE:REPOSITORY, with commas")
     ],
     token: Annotated[bool, typer.Option("--token", help="create a token and print it once")] = False,
     stdin: Annotated[bool, typer.Option("--password-stdin", help="the password is the first line of stdin")] = False,
@@ -98,11 +96,9 @@ def list_users(
         _, passwords, tokens = found.get(one.name, (one.rights, 0, 0))
         is_password = isinstance(hashed, ScryptHash)
         found[one.name] = (one.rights, passwords + is_password, tokens + (not is_password))
-    if local.json:
-        show_json([{"name": n, "role": r.label, "passwords": p, "tokens": t} for n, (r, p, t) in found.items()])
-        return
     rows = [(name, role.label, passwords, tokens) for name, (role, passwords, tokens) in found.items()]
-    show_table(["USER", "ROLE", "PASSWORDS", "TOKENS"], rows, "no users")
+    as_dicts = [dict(zip(("name", "role", "passwords", "tokens"), row, strict=True)) for row in rows]
+    print_rows(local.json, as_dicts, ["USER", "ROLE", "PASSWORDS", "TOKENS"], rows, "no users")
 
 
 def _users_file_path(file: Path | None, state: Path, secret: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
@@ -19,13 +19,14 @@ from txlog.cli.tables import open_progress
 from txlog.client import MasterClient, WorkerStatus
 from txlog.client.first_answer import ask_in_turn
 from txlog.config.units import server_of_engine
-from txlog.model.errors import BadInput, NotFound
+from txlog.model.errors import BadInput, NotFound, TxLogError
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import Unreachable
 from txlog.workers.engine_detection import detect
 from txlog.workers.http_transport import HttpTransport
 
 ENGINE_NAMES = " or ".join((", ".join(list(ADAPTERS)[:-1]), list(ADAPTERS)[-1]))
+T = TypeVar("T")
 STORE_START_TIMEOUT_S = 60.0
 """How long a store may take to start."""
 
@@ -69,12 +70,16 @@ def find_source_worker(
 
 def wait_for_store(into: RestoreTarget) -> None:
     """Return when a store that was just started answers; :class:`Unreachable` after :data:`STORE_START_TIMEOUT_S`."""
-    until = time.monotonic() + STORE_START_TIMEOUT_S
+    retry_while(Unreachable, STORE_START_TIMEOUT_S, lambda: read_system_graphs(into.adapter, into.transport))
+
+
+def retry_while(fault: type[TxLogError], wait_s: float, act: Callable[[], T]) -> T:
+    """The result of ``act``. It is tried again while it raises ``fault``, which is raised after ``wait_s``."""
+    until = time.monotonic() + wait_s
     while True:
         try:
-            read_system_graphs(into.adapter, into.transport)
-            return
-        except Unreachable:
+            return act()
+        except fault:
             if time.monotonic() > until:
                 raise
             time.sleep(POLL_S)

@@ -119,16 +119,12 @@ def run_restore(
     name: Annotated[
         str | None, typer.Argument(metavar="BACKUP", help="name of the backup", show_default="see --to")
     ] = None,
-    into: Annotated[
-        str | None, typer.Option("--into", help="a worker's name, or the URL of an empty store", show_default=False)
-    ] = None,
+    into: Annotated[str | None, typer.Option(help="a worker's name, or the URL of an empty store")] = None,
     again: Annotated[bool, typer.Option("--again", help="repeat after an interrupted restore")] = False,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="a backup of another cluster: it comes before the first entry of this log")
     ] = False,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="of the store at a URL; default: as the store reports")
-    ] = None,
+    engine: Annotated[str | None, typer.Option(help="of the store at a URL; default: as the store reports")] = None,
     repository: RepositoryOption = None,
     *,
     moment: MomentOptions,
@@ -200,7 +196,7 @@ def rebuild(
     name: Annotated[str, typer.Argument(metavar="WORKER", help="name of the worker")],
     backup: Annotated[str | None, typer.Option("--from", help="this backup; default: the newest valid one")] = None,
     live: Annotated[bool, typer.Option("--live", help="from another worker, which keeps serving")] = False,
-    source: Annotated[str | None, typer.Option("--source", help="with --live: the other worker")] = None,
+    source: Annotated[str | None, typer.Option(help="with --live: the other worker")] = None,
     wipe: Annotated[bool, typer.Option("--wipe", help="delete the files of a store that does not start")] = False,
     discard: Annotated[
         bool, typer.Option("--discard", help="also a store that is not of this cluster (state Refused)")
@@ -292,11 +288,9 @@ def _print_restored(done: RestoreResult, into: str, origin: str, began: float, j
 def run_repair(
     name: Annotated[str, typer.Argument(metavar="WORKER", help="the worker that is wrong")],
     source: Annotated[
-        str | None, typer.Option("--source", help="the worker that is right; required if TxLog cannot decide it")
+        str | None, typer.Option(help="the worker that is right; required if TxLog cannot decide it")
     ] = None,
-    graph: Annotated[
-        list[str] | None, typer.Option("--graph", help="only this graph; empty: the default graph")
-    ] = None,
+    graph: Annotated[list[str] | None, typer.Option(help="only this graph; empty: the default graph")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="compare all graphs, not only those that are known to differ")
     ] = False,
@@ -384,9 +378,9 @@ def _form_of_backup(place: BackupTarget, name: str, engine: str) -> str:
 @register(worker_app, "add")
 def add_worker(
     name: Annotated[str, typer.Argument(metavar="WORKER", help="name of the new worker, such as uk-worker-2")],
-    data_center: Annotated[str | None, typer.Option("--data-center", help="default: from the name")] = None,
+    data_center: Annotated[str | None, typer.Option(help="default: from the name")] = None,
     backup: Annotated[str | None, typer.Option("--from", help="fill it from this backup")] = None,
-    source: Annotated[str | None, typer.Option("--source", help="fill it from this worker")] = None,
+    source: Annotated[str | None, typer.Option(help="fill it from this worker")] = None,
     empty: Annotated[bool, typer.Option("--empty", help="fill it by the log, from its first entry")] = False,
     wait: Annotated[float, typer.Option(help="seconds until its pipeline must use it")] = 120.0,
     *,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from txlog.config.manifest_model import ManifestModel, cel_rules
 from txlog.config.resource_specs import SecretRef
-from txlog.config.units import Duration, Quantity, duration_within, size_at_least, size_at_most
+from txlog.config.units import Duration, Quantity, duration_within, size_within
 
 
 class UsersSpec(ManifestModel):
@@ -75,6 +75,7 @@ def _parse_network(text: str) -> str:
         raise ValueError("a network such as 10.1.0.0/16") from None
 
 
+SOURCE_PATTERN = r"^https?://[^/\s?#@]+(/[^\s#]*)$"
 ORIGIN_PATTERN = r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?$"
 """An origin as browsers send it: no path, and no wildcard."""
 
@@ -94,7 +95,7 @@ class LoadSpec(ManifestModel):
     """What a SPARQL ``LOAD`` may fetch. One master fetches it once, and the quads become a transaction. Without it,
     ``LOAD`` is refused."""
 
-    sources: list[Annotated[str, Field(pattern=r"^https?://[^/\s?#@]+(/[^\s#]*)$")]] = Field(
+    sources: list[Annotated[str, Field(pattern=SOURCE_PATTERN)]] = Field(
         min_length=1, max_length=100, description="Allowed URLs. One that ends in a slash allows everything below it."
     )
     networks: list[Annotated[str, AfterValidator(_parse_network)]] = Field(
@@ -102,7 +103,7 @@ class LoadSpec(ManifestModel):
         max_length=100,
         description="Networks that host names may resolve to, besides public addresses, such as `10.1.0.0/16`.",
     )
-    max_size: Annotated[Quantity, AfterValidator(size_at_least("1Ki")), AfterValidator(size_at_most("16Mi"))] = Field(
+    max_size: Annotated[Quantity, AfterValidator(size_within("1Ki", "16Mi"))] = Field(
         default=16 << 20, description="The most bytes that one `LOAD` may fetch."
     )
     timeout: Annotated[Duration, AfterValidator(duration_within("1s", "10m"))] = Field(

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.manifest_model import ManifestModel, cel_rules, expected_error
+from txlog.config.process_config import INCREMENTS_DEFAULT
 from txlog.config.resource_specs import RESOURCE_NAME_PATTERN, SecretRef
 from txlog.config.schedule import validate_schedule
 

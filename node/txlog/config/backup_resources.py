@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from txlog.config.cluster import NAME_PATTERN
-from txlog.config.cluster_status import TIME_PATTERN
+from txlog.config.cluster_status import TimeText
 from txlog.config.manifest_model import ManifestModel
 from txlog.config.schedule import validate_schedule
 
@@ -75,12 +75,8 @@ class JobStatus(ManifestModel):
     )
     job: str | None = Field(default=None, description="Name of the Kubernetes Job.")
     attempts: int = Field(default=0, ge=0, description="Number of attempts so far.")
-    started: str | None = Field(
-        default=None, pattern=TIME_PATTERN, max_length=20, description="Start of the last attempt."
-    )
-    finished: str | None = Field(
-        default=None, pattern=TIME_PATTERN, max_length=20, description="End of the last attempt."
-    )
+    started: TimeText | None = Field(default=None, description="Start of the last attempt.")
+    finished: TimeText | None = Field(default=None, description="End of the last attempt.")
     backup: str | None = Field(default=None, description="Name of the backup at the target.")
     position: str | None = Field(
         default=None, description="Position of the backup, of the restored worker, or of the rehearsal's comparison."
@@ -93,9 +89,7 @@ class ScheduleStatus(ManifestModel):
     """The last and the next backup. The operator writes it."""
 
     last: str | None = Field(default=None, description="Name of the newest TxLogBackup of this schedule.")
-    next: str | None = Field(
-        default=None, pattern=TIME_PATTERN, max_length=20, description="When the next backup is due."
-    )
+    next: TimeText | None = Field(default=None, description="When the next backup is due.")
     message: str | None = Field(
         default=None, max_length=2000, description="Why a backup was skipped, or what is invalid."
     )

@@ -16,7 +16,7 @@ from txlog.config.access_specs import CorsSpec, LoadSpec, SecuritySpec
 from txlog.config.archive_policy import ArchivePolicy
 from txlog.config.backup_policy import BackupPolicy
 from txlog.config.change_set_policy import NEEDS_ONE_ORDER, NEEDS_OXIGRAPH, ChangeSetsPolicy
-from txlog.config.durability_specs import DurabilityDefaults, find_rule_error
+from txlog.config.durability_specs import DurabilityDefaults
 from txlog.config.limit_specs import LimitsSpec
 from txlog.config.manifest_model import (
     ManifestModel,
@@ -30,26 +30,28 @@ from txlog.config.pipeline_spec import PipelineSpec
 from txlog.config.pod_template import PodTemplate
 from txlog.config.preferences import Preferences
 from txlog.config.recovery_policy import BootstrapSpec
-from txlog.config.repository_specs import FurtherRepositories, find_name_error, find_repository_error
+from txlog.config.repository_specs import FurtherRepositories, check_names, check_repositories
 from txlog.config.resource_specs import ResourceRequirements, StorageSpec
-from txlog.config.site_specs import LinkedSites, find_site_error
+from txlog.config.site_specs import LinkedSites, check_sites
 from txlog.config.telemetry_spec import TelemetrySpec
 from txlog.config.units import (
     STANDALONE_ENGINES,
     Duration,
     Quantity,
     duration_within,
-    size_at_least,
+    size_within,
 )
 from txlog.config.worker_specs import (
     MIXED_ENGINES_REQUIRED,
     VIRTUOSO_NOT_MIXED,
     VIRTUOSO_REFUSES_EFFECTS,
     WorkersSpec,
-    find_engine_error,
+    check_engines,
 )
 from txlog.model.configuration import Master
 from txlog.model.durability import Durability
+from txlog.model.errors import BadInput
+from txlog.model.synchronous import check_rules
 
 API_VERSION = "txlog.io/v1alpha1"
 CLUSTER_KIND = "TxLogCluster"
@@ -130,7 +132,7 @@ class LogSpec(ManifestModel):
     keep: Annotated[Duration, AfterValidator(duration_within("0", "520w"))] = Field(
         default=7 * 86_400_000, description="Younger entries are kept, unless the journal exceeds `maxSize`."
     )
-    max_size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
+    max_size: Annotated[Quantity, AfterValidator(size_within("64Mi"))] = Field(
         default=10 << 30, description="Size of a master's journal above which `keep` has no effect."
     )
 
@@ -345,9 +347,7 @@ class ClusterSpec(FurtherRepositories, LinkedSites, Preferences):
 
     @model_validator(mode="after")
     def _check_engines(self) -> Self:
-        wrong = find_engine_error(self.workers.engines, self.mixed_engines, self.non_deterministic_updates)
-        if wrong is not None:
-            raise wrong
+        check_engines(self.workers.engines, self.mixed_engines, self.non_deterministic_updates)
         return self
 
     @model_validator(mode="after")
@@ -373,22 +373,20 @@ class ClusterSpec(FurtherRepositories, LinkedSites, Preferences):
 
     @model_validator(mode="after")
     def _check_sites_and_repositories(self) -> Self:
-        wrong = find_site_error(self, self.change_sets.enabled, bool(self.durability.graphs))
-        if wrong is None:
-            wrong = find_repository_error(self, self.data_center, self.mixed_engines, self.non_deterministic_updates)
-        if wrong is None and self.repositories and self.durability.default is Durability.ARCHIVED:
-            wrong = expected_error(REPOSITORIES_NOT_ARCHIVED, "durability", "default")
-        if wrong is not None:
-            raise wrong
+        check_sites(self, self.change_sets.enabled, bool(self.durability.graphs))
+        check_repositories(self, self.data_center, self.mixed_engines, self.non_deterministic_updates)
+        if self.repositories and self.durability.default is Durability.ARCHIVED:
+            raise expected_error(REPOSITORIES_NOT_ARCHIVED, "durability", "default")
         return self
 
     @model_validator(mode="after")
     def _check_graph_rules(self) -> Self:
         masters = [Master(node, peer.name, peer.vote_weight) for peer in self.peers for node in peer.nodes]
-        goes_back = self.split_recovery != "None"
-        wrong = find_rule_error(self.durability.graphs, masters, workers_go_back=goes_back)
-        if wrong:
-            raise expected_error(wrong, "durability", "graphs")
+        try:
+            rules = [rule.parse() for rule in self.durability.graphs]
+            check_rules(rules, masters, workers_go_back=self.split_recovery != "None")
+        except BadInput as wrong:
+            raise expected_error(str(wrong), "durability", "graphs") from None
         return self
 
     @model_validator(mode="after")
@@ -423,9 +421,7 @@ class TxLogCluster(ManifestModel):
 
     @model_validator(mode="after")
     def _check_repository_names(self) -> Self:
-        wrong = find_name_error(self.spec, self.repository)
-        if wrong is not None:
-            raise wrong
+        check_names(self.spec, self.repository)
         return self
 
     @property

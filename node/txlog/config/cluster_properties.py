@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from txlog.config.access_specs import ORIGIN_PATTERN, SOURCE_PATTERN
 from txlog.config.limit_specs import CLOSED_CONNECTIONS, EXECUTION_TIMEOUT, KEYS_MAX, LimitsSpec
 from txlog.config.preferences import (
     KEYS,
@@ -30,14 +31,13 @@ from txlog.config.property_parsers import (
     choice_parser,
     duration_parser,
     integer_parser,
+    list_parser,
     parse_bool,
     parse_listen_address,
     parse_networks,
     parse_node_id,
-    parse_origins,
     parse_seconds,
     parse_size,
-    parse_sources,
     parse_text,
 )
 from txlog.config.units import STANDALONE_ENGINES, Engine, format_duration
@@ -171,8 +171,13 @@ _PROPERTIES: Final[Mapping[str, _Property]] = {
     "own-token-file": _Property(Path, "own_token_file"),
     "tls-folder": _Property(Path, "tls_folder"),
     "peer-tls-folder": _Property(Path, "peer_tls_folder"),
-    "cors-origins": _Property(parse_origins, "cors_origins"),
-    "load-sources": _Property(parse_sources),
+    "cors-origins": _Property(
+        list_parser(ORIGIN_PATTERN, "origins with spaces between them, such as https://yasgui.example.org"),
+        "cors_origins",
+    ),
+    "load-sources": _Property(
+        list_parser(SOURCE_PATTERN, "URLs with spaces between them, such as https://data.example.net/dumps/")
+    ),
     "load-networks": _Property(parse_networks),
     "keys-max": _Property(integer_parser(*KEYS_MAX)),
     "execution-timeout": _Property(lambda text: format_duration(duration_parser(*EXECUTION_TIMEOUT)(text))),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from txlog.config.manifest_model import ManifestModel, list_map
 
 TIME_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
+TimeText = Annotated[str, Field(pattern=TIME_PATTERN, max_length=20)]
 
 
 class ConditionType(StrEnum):
@@ -40,7 +41,7 @@ class Condition(ManifestModel):
     status: Literal["True", "False", "Unknown"] = Field(description="`True` is good, for every condition.")
     reason: str = Field(pattern=r"^[A-Za-z]+$", max_length=60, description="One word for the cause.")
     message: str = Field(max_length=2000, description="What the reason means and what to do.")
-    last_transition_time: str = Field(pattern=TIME_PATTERN, max_length=20, description="When `status` changed last.")
+    last_transition_time: TimeText = Field(description="When `status` changed last.")
     observed_generation: int = Field(ge=0, description="Generation of the manifest that was checked.")
 
 
@@ -81,7 +82,7 @@ class SplitStatus(ManifestModel):
         "are merged."
     )
     silent: list[str] = Field(default=[], max_length=64, description="Node ids of the silent masters.")
-    since: str = Field(pattern=TIME_PATTERN, max_length=20, description="When the operator first saw the split.")
+    since: TimeText = Field(description="When the operator first saw the split.")
     strategy: str | None = Field(default=None, description="Value of `splitRecovery` in the last common view.")
     backup: str | None = Field(default=None, description="TxLogBackup of this data centre for this split.")
 

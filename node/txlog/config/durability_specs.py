@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
 from txlog.config.manifest_model import ManifestModel
-from txlog.config.units import Duration, Quantity, duration_within, format_duration, size_at_least
-from txlog.model.configuration import Master
+from txlog.config.units import Duration, Quantity, duration_within, format_duration, size_within
 from txlog.model.durability import Durability
-from txlog.model.errors import BadInput
 from txlog.model.quorum import format_quorum
 from txlog.model.synchronous import (
     GRAPH_RULES_MAX,
     MATCH_CHARACTERS_MAX,
     TIMEOUT_MS_DEFAULT,
     GraphRule,
-    check_rules,
     parse_rule,
 )
 
@@ -59,7 +55,7 @@ class SynchronousQueueSpec(ManifestModel):
         strict=True,
         description="Undecided transactions of one master.",
     )
-    bytes: Annotated[Quantity, AfterValidator(size_at_least("1Mi"))] = Field(
+    bytes: Annotated[Quantity, AfterValidator(size_within("1Mi"))] = Field(
         default=64 << 20, description="Bytes of their payloads."
     )
 
@@ -83,17 +79,6 @@ class DurabilityDefaults(ManifestModel):
     synchronous_queue: SynchronousQueueSpec = Field(
         default=SynchronousQueueSpec(), description="Bounds on undecided synchronous transactions of one master."
     )
-
-
-def find_rule_error(rules: Sequence[GraphRuleSpec], electorate: Sequence[Master], *, workers_go_back: bool) -> str:
-    """Why these rules are refused in this electorate; empty where they are not."""
-    if not rules:
-        return ""
-    try:
-        check_rules([rule.parse() for rule in rules], electorate, workers_go_back=workers_go_back)
-    except BadInput as wrong:
-        return str(wrong)
-    return ""
 
 
 def to_rule_spec(rule: GraphRule) -> dict[str, str]:

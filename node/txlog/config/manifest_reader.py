@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,19 @@ def load_manifests(paths: Path | str | Iterable[Path | str]) -> list[ClusterMani
     Raises :class:`BadManifest` with every error that was found.
     """
     problems: list[ManifestProblem] = []
+    files: list[Path] = []
     read: list[_ParsedManifest] = []
-    for file in _find_files([paths] if isinstance(paths, str | Path) else paths, problems):
-        read += _read_file(file, problems)
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not given:
+        raise _bad_file("-", "no manifest given; expected at least one file or folder")
+    for path in map(Path, given):
+        with _collected(problems):
+            files += _files_at(path)
+    for file in dict.fromkeys(files):
+        with _collected(problems):
+            for tree in _parse_documents(str(file), _read_text(file)):
+                with _collected(problems):
+                    read.append(_validate(str(file), tree))
     problems += _check_between_manifests(read)
     if problems:
         raise BadManifest(problems)
@@ -111,75 +122,63 @@ def load_manifests(paths: Path | str | Iterable[Path | str]) -> list[ClusterMani
     return sorted((each.manifest for each in read), key=lambda manifest: order.index(manifest.data_center))
 
 
-def _find_files(paths: Iterable[Path | str], problems: list[ManifestProblem]) -> list[Path]:
-    files: list[Path] = []
-    given = list(paths)
-    for path in map(Path, given):
-        if path.is_dir():
-            inside = sorted(f for f in path.iterdir() if f.suffix in (".yaml", ".yml") and f.is_file())
-            if not inside:
-                problems.append(ManifestProblem(str(path), 0, "", "no *.yaml file in this folder; expected manifests"))
-            files += inside
-        elif path.exists():
-            files.append(path)
-        else:
-            problems.append(
-                ManifestProblem(str(path), 0, "", "no such file or folder; expected a manifest or a folder of them")
-            )
-    if not given:
-        problems.append(ManifestProblem("-", 0, "", "no manifest given; expected at least one file or folder"))
-    return list(dict.fromkeys(files))
+@contextmanager
+def _collected(problems: list[ManifestProblem]) -> Iterator[None]:
+    """Adds what the block raises to ``problems``."""
+    try:
+        yield
+    except BadManifest as wrong:
+        problems += wrong.problems
 
 
-def _read_file(path: Path, problems: list[ManifestProblem]) -> list[_ParsedManifest]:
-    file = str(path)
+def _bad_file(file: str, message: str, line: int = 0) -> BadManifest:
+    return BadManifest([ManifestProblem(file, line, "", message)])
+
+
+def _files_at(path: Path) -> list[Path]:
+    if not path.exists():
+        raise _bad_file(str(path), "no such file or folder; expected a manifest or a folder of them")
+    if not path.is_dir():
+        return [path]
+    inside = sorted(f for f in path.iterdir() if f.suffix in (".yaml", ".yml") and f.is_file())
+    if not inside:
+        raise _bad_file(str(path), "no *.yaml file in this folder; expected manifests")
+    return inside
+
+
+def _read_text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        problems.append(ManifestProblem(file, 0, "", f"cannot be read: {error.strerror}"))
-        return []
+        raise _bad_file(str(path), f"cannot be read: {error.strerror}") from None
     if len(raw) > FILE_BYTES_MAX:
-        problems.append(
-            ManifestProblem(file, 0, "", f"{len(raw)} bytes; expected a manifest of at most {FILE_BYTES_MAX}")
-        )
-        return []
+        raise _bad_file(str(path), f"{len(raw)} bytes; expected a manifest of at most {FILE_BYTES_MAX}")
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        problems.append(ManifestProblem(file, line, "", "not text in UTF-8; expected YAML"))
-        return []
-    before = len(problems)
-    read: list[_ParsedManifest] = []
-    documents = 0
-    for tree in _parse_documents(file, text, problems):
-        documents += 1
-        found = _validate(file, tree, problems)
-        if found is not None:
-            read.append(found)
-    if documents == 0 and len(problems) == before:
-        problems.append(ManifestProblem(file, 1, "", f"holds no document; expected a {CLUSTER_KIND} ({API_VERSION})"))
-    return read
+        raise _bad_file(str(path), "not text in UTF-8; expected YAML", line) from None
 
 
-def _parse_documents(file: str, text: str, problems: list[ManifestProblem]) -> Iterable[Any]:
+def _parse_documents(file: str, text: str) -> Iterator[Any]:
     """The non-empty documents; a syntax error ends the file."""
-    yaml = YAML(typ="rt")
+    empty = True
     try:
-        for tree in yaml.load_all(io.StringIO(text)):
+        for tree in YAML(typ="rt").load_all(io.StringIO(text)):
             if tree is not None:
+                empty = False
                 yield tree
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        problems.append(ManifestProblem(file, line, "", _describe_syntax_error(error, text, line)))
+        raise _bad_file(file, _describe_syntax_error(error, text, line), line) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        problems.append(
-            ManifestProblem(file, line, "", f"not YAML: the character {error.character!r} may not be in it")
-        )
+        raise _bad_file(file, f"not YAML: the character {error.character!r} may not be in it", line) from None
     except (YAMLError, ValueError, RecursionError) as error:
-        problems.append(ManifestProblem(file, 1, "", f"not YAML: {str(error).splitlines()[0]}"))
+        raise _bad_file(file, f"not YAML: {str(error).splitlines()[0]}", 1) from None
+    if empty:
+        raise _bad_file(file, f"holds no document; expected a {CLUSTER_KIND} ({API_VERSION})", 1)
 
 
 def _describe_syntax_error(error: MarkedYAMLError, text: str, line: int) -> str:
@@ -215,34 +214,25 @@ def _to_plain(tree: Any, depth: int, count: list[int]) -> Any:
     return tree
 
 
-def _validate(file: str, tree: Any, problems: list[ManifestProblem]) -> _ParsedManifest | None:
+def _validate(file: str, tree: Any) -> _ParsedManifest:
     if not isinstance(tree, CommentedMap):
         line = tree.lc.line + 1 if isinstance(tree, CommentedSeq) else 1
-        problems.append(
-            ManifestProblem(
-                file, line, "", f"expected a {CLUSTER_KIND}: a mapping with apiVersion, kind, metadata and spec"
-            )
-        )
-        return None
+        said = f"expected a {CLUSTER_KIND}: a mapping with apiVersion, kind, metadata and spec"
+        raise _bad_file(file, said, line)
     line = tree.lc.line + 1
     try:
         plain = _to_plain(tree, 0, [0])
     except _TooLarge:
-        problems.append(ManifestProblem(file, line, "", "too deep or too large once its aliases are followed"))
-        return None
-    foreign = _check_kind(file, tree, plain)
-    if foreign:
-        problems += foreign
-        return None
+        raise _bad_file(file, "too deep or too large once its aliases are followed", line) from None
+    _check_kind(file, tree, plain)
     try:
         cluster = TxLogCluster.model_validate(plain)
     except ValidationError as error:
-        problems += [_to_problem(file, tree, plain, detail) for detail in error.errors()]
-        return None
+        raise BadManifest([_to_problem(file, tree, plain, detail) for detail in error.errors()]) from None
     return _ParsedManifest(ClusterManifest(cluster, file, line), tree)
 
 
-def _check_kind(file: str, tree: CommentedMap, plain: dict[str, Any]) -> list[ManifestProblem]:
+def _check_kind(file: str, tree: CommentedMap, plain: dict[str, Any]) -> None:
     """A document of another kind: one clear error instead of one for each of its fields."""
     found = []
     for field, expected in (("apiVersion", API_VERSION), ("kind", CLUSTER_KIND)):
@@ -250,7 +240,8 @@ def _check_kind(file: str, tree: CommentedMap, plain: dict[str, Any]) -> list[Ma
         if value != expected:
             said = f"is {_quote(value)}" if field in plain else "is missing"
             found.append(ManifestProblem(file, _line_of(tree, (field,)), field, f"{said}; expected {expected}"))
-    return found
+    if found:
+        raise BadManifest(found)
 
 
 def _to_problem(file: str, tree: CommentedMap, plain: Any, detail: ErrorDetails) -> ManifestProblem:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from txlog.config.manifest_model import ManifestModel, cel_rules, expected_error
 from txlog.config.pod_template import PodTemplate
 from txlog.config.resource_specs import ResourceRequirements
-from txlog.config.units import CpuQuantity, Quantity, size_at_least, size_at_most
+from txlog.config.units import CpuQuantity, Quantity, size_within
 
 _EXECUTOR_FIELDS = {"executors": "executors", "executor_cores": "executorCores", "executor_cpu": "executorCpu"} | {
     "executor_memory": "executorMemory"
@@ -55,9 +55,7 @@ class PipelineSpec(ManifestModel):
         default=None,
         description="Processor request of each executor pod, by default `250m`. Has an effect on Kubernetes only.",
     )
-    executor_memory: (
-        Annotated[Quantity, AfterValidator(size_at_least("1Gi")), AfterValidator(size_at_most("256Gi"))] | None
-    ) = Field(
+    executor_memory: Annotated[Quantity, AfterValidator(size_within("1Gi", "256Gi"))] | None = Field(
         default=None,
         description="Memory request and limit of each executor pod, by default `1536Mi`. Has an effect on Kubernetes "
         "only.",

@@ -7,18 +7,20 @@ milliseconds unless the name ends in ``_s``, sizes in bytes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from txlog.config.backup_defaults import INCREMENTS_DEFAULT
 from txlog.config.durability_specs import GraphRuleSpec
 from txlog.config.repository_names import REPOSITORY_PATTERN
 from txlog.config.units import AS_WRITTEN, Engine, can_keep_literals
 from txlog.model.durability import Durability
 from txlog.model.ids import NODE_ID
 from txlog.model.site_switch import SITE_NAME
+
+INCREMENTS_DEFAULT: Final = 14
+"""How many partial backups follow a full one where nothing else is said of them."""
 
 
 class StrictModel(BaseModel):

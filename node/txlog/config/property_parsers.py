@@ -6,8 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 
-from txlog.config.access_specs import ORIGIN_PATTERN
-from txlog.config.units import duration_within, parse_duration, parse_quantity, size_at_least
+from txlog.config.units import duration_within, parse_duration, parse_quantity, size_within
 from txlog.model.ids import NODE_ID
 
 
@@ -54,7 +53,7 @@ def duration_parser(least: str, most: str) -> Callable[[str], int]:
 
 def parse_size(value: str) -> int:
     """Bytes, at least 64Mi; a unit is required."""
-    return size_at_least("64Mi")(parse_quantity(value if not value.isdigit() else "without a unit"))
+    return size_within("64Mi")(parse_quantity(value if not value.isdigit() else "without a unit"))
 
 
 def parse_text(value: str) -> str:
@@ -70,18 +69,15 @@ def parse_listen_address(value: str) -> tuple[str, int]:
     return host.strip("[]"), integer_parser(1, 65535)(port)
 
 
-def parse_origins(value: str) -> list[str]:
-    """Origins of web pages, separated by spaces."""
-    if not all(re.fullmatch(ORIGIN_PATTERN, each) for each in value.split()):
-        raise ValueError("origins with spaces between them, such as https://yasgui.example.org")
-    return value.split()
+def list_parser(pattern: str, what: str) -> Callable[[str], list[str]]:
+    """A parser of texts of this pattern, separated by spaces. ``what``: their kind and an example."""
 
+    def read(value: str) -> list[str]:
+        if not all(re.fullmatch(pattern, each) for each in value.split()):
+            raise ValueError(what)
+        return value.split()
 
-def parse_sources(value: str) -> list[str]:
-    """URLs that a ``LOAD`` may fetch, separated by spaces."""
-    if not all(re.fullmatch(r"https?://[^/\s?#@]+/[^\s#]*", each) for each in value.split()):
-        raise ValueError("URLs with spaces between them, such as https://data.example.net/dumps/")
-    return value.split()
+    return read
 
 
 def parse_networks(value: str) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
 
 from txlog.config.manifest_model import ManifestModel, expected_error, list_map
 from txlog.config.previews import PREVIEWS_VARIABLE, REPOSITORIES_PREVIEW, is_preview_on
 from txlog.config.repository_names import REPOSITORY_PATTERN, SYSTEM_NAME
-from txlog.config.worker_specs import RepositoryWorkersSpec, find_engine_error
+from txlog.config.worker_specs import RepositoryWorkersSpec, check_engines
 
 FURTHER_MAX: Final = 15
 """A cluster has at most 16 repositories, the first one included."""
@@ -61,37 +60,33 @@ class FurtherRepositories(ManifestModel):
     )
 
 
-def find_repository_error(
+def check_repositories(
     listed: FurtherRepositories, data_center: str, mixed_engines: bool, non_deterministic: str
-) -> PydanticCustomError | None:
-    """What is wrong with the further repositories of a data centre."""
+) -> None:
+    """Raises what is wrong with the further repositories of a data centre."""
     if not listed.repositories:
-        return None
+        return
     if not is_preview_on(REPOSITORIES_PREVIEW):
-        return expected_error(REPOSITORIES_ARE_A_PREVIEW, "repositories")
+        raise expected_error(REPOSITORIES_ARE_A_PREVIEW, "repositories")
     known: dict[str, str] = {}
     for at, each in enumerate(listed.repositories):
         place = ("repositories", at, "name")
         label = repository_label(each.name)
         if label in known:
-            return expected_error(_same_label(known[label]), *place)
+            raise expected_error(_same_label(known[label]), *place)
         known[label] = each.name
         names = repository_worker_names(data_center, each.name, each.workers.count)
         if names and len(names[-1]) > WORKER_NAME_MAX:
             what = f"a shorter name: that of its worker {names[-1]} has more than {WORKER_NAME_MAX} characters"
-            return expected_error(what, *place)
-        wrong = find_engine_error(each.workers.engines, mixed_engines, non_deterministic)
-        if wrong is not None:
-            return wrong
-    return None
+            raise expected_error(what, *place)
+        check_engines(each.workers.engines, mixed_engines, non_deterministic)
 
 
-def find_name_error(listed: FurtherRepositories, first: str) -> PydanticCustomError | None:
-    """Which of the further repositories has the name of the first one."""
+def check_names(listed: FurtherRepositories, first: str) -> None:
+    """Raises which of the further repositories has the name of the first one."""
     for at, each in enumerate(listed.repositories):
         if repository_label(each.name) == repository_label(first):
-            return expected_error(_same_label(first), "spec", "repositories", at, "name")
-    return None
+            raise expected_error(_same_label(first), "spec", "repositories", at, "name")
 
 
 def _same_label(other: str) -> str:

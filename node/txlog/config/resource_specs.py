@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from txlog.config.manifest_model import ManifestModel
-from txlog.config.units import Quantity, ResourceQuantity, size_at_least
+from txlog.config.units import Quantity, ResourceQuantity, size_within
 
 RESOURCE_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 """Of a Secret or a claim of Kubernetes."""
@@ -31,7 +31,7 @@ class ResourceRequirements(ManifestModel):
 class StorageSpec(ManifestModel):
     """The volume of each process."""
 
-    size: Annotated[Quantity, AfterValidator(size_at_least("64Mi"))] = Field(
+    size: Annotated[Quantity, AfterValidator(size_within("64Mi"))] = Field(
         default=20 << 30, description="Size of each volume. With `txlog up` it limits the journals of masters only."
     )
     storage_class_name: str | None = Field(

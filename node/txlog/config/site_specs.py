@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
 
 from txlog.config.manifest_model import ManifestModel, expected_error, list_map
 from txlog.config.previews import PREVIEWS_VARIABLE, SITES_PREVIEW, is_preview_on
@@ -66,16 +65,17 @@ class LinkedSites(ManifestModel):
     )
 
 
-def find_site_error(linked: LinkedSites, has_change_sets: bool, has_quorums: bool) -> PydanticCustomError | None:
-    """What is wrong with the links of a data centre. ``has_quorums``: graphs of it have a rule with a quorum."""
+def check_sites(linked: LinkedSites, has_change_sets: bool, has_quorums: bool) -> None:
+    """Raises what is wrong with the links of a data centre. ``has_quorums``: graphs of it have a rule with a quorum."""
     if not linked.sites:
-        return None
+        return
     if not is_preview_on(SITES_PREVIEW):
-        return expected_error(SITES_ARE_A_PREVIEW, "sites")
+        raise expected_error(SITES_ARE_A_PREVIEW, "sites")
     if linked.site is None:
-        return expected_error(SITES_NEED_NAME, "site")
+        raise expected_error(SITES_NEED_NAME, "site")
     if any(each.name == linked.site for each in linked.sites):
-        return expected_error(SITE_IS_ANOTHER, "sites", 0, "name")
+        raise expected_error(SITE_IS_ANOTHER, "sites", 0, "name")
     if not has_change_sets:
-        return expected_error(SITES_NEED_CHANGE_SETS, "changeSets", "enabled")
-    return expected_error(SITES_HAVE_NO_QUORUM, "durability", "graphs") if has_quorums else None
+        raise expected_error(SITES_NEED_CHANGE_SETS, "changeSets", "enabled")
+    if has_quorums:
+        raise expected_error(SITES_HAVE_NO_QUORUM, "durability", "graphs")

@@ -78,24 +78,14 @@ def duration_within(least: str, most: str) -> Callable[[int], int]:
     return check
 
 
-def size_at_least(least: str) -> Callable[[int], int]:
-    """A validator of a size, with a lower bound."""
-    low = parse_quantity(least)
+def size_within(least: str, most: str | None = None) -> Callable[[int], int]:
+    """A validator of a size; the bounds are text."""
+    low, high = parse_quantity(least), parse_quantity(most) if most else None
 
     def check(size: int) -> int:
         if size < low:
             raise ValueError(f"a size of at least {least}")
-        return size
-
-    return check
-
-
-def size_at_most(most: str) -> Callable[[int], int]:
-    """A validator of a size, with an upper bound."""
-    high = parse_quantity(most)
-
-    def check(size: int) -> int:
-        if size > high:
+        if high is not None and size > high:
             raise ValueError(f"a size of at most {most}")
         return size
 

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from txlog.config.manifest_model import (
     NO_DEFAULTS,
@@ -29,14 +28,15 @@ VIRTUOSO_REFUSES_EFFECTS = (
 MIXED_ENGINES_REQUIRED = "true where the workers have several engines, which execute some updates differently"
 
 
-def find_engine_error(engines: Collection[str], mixed: bool, non_deterministic: str) -> PydanticCustomError | None:
-    """Why stores of these engines cannot be the workers of one repository. ``mixed``, ``non_deterministic``: the fields
-    ``mixedEngines`` and ``nonDeterministicUpdates`` of the manifest."""
+def check_engines(engines: Collection[str], mixed: bool, non_deterministic: str) -> None:
+    """Raises why stores of these engines cannot be the workers of one repository. ``mixed``, ``non_deterministic``: the
+    fields ``mixedEngines`` and ``nonDeterministicUpdates`` of the manifest."""
     if mixed and any(engine in STANDALONE_ENGINES for engine in engines):
-        return expected_error(VIRTUOSO_NOT_MIXED, "mixedEngines")
+        raise expected_error(VIRTUOSO_NOT_MIXED, "mixedEngines")
     if "virtuoso" in engines and non_deterministic != "refuse":
-        return expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
-    return expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines") if len(set(engines)) > 1 and not mixed else None
+        raise expected_error(VIRTUOSO_REFUSES_EFFECTS, "nonDeterministicUpdates")
+    if len(set(engines)) > 1 and not mixed:
+        raise expected_error(MIXED_ENGINES_REQUIRED, "mixedEngines")
 
 
 class ExternalWorkerSpec(ManifestModel):

@@ -14,8 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from txlog.local.log_files import last_lines
 from txlog.local.process_identity import ProcessIdentity, identity_of
+from txlog.local.state_folder import StateFolder
 
+INTERRUPT_TIMEOUT_S: Final = 5.0
+"""How long an interrupted job may take to delete its unfinished files."""
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -93,3 +97,13 @@ class ChildProcess:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.killpg if number == signal.SIGKILL else os.kill)(self.pid, number)
+
+
+async def run_job(state: StateFolder, program: str, config: Path, log_name: str, *arguments: str) -> tuple[int, str]:
+    """Runs a process that does one thing for a data centre and ends, such as ``python -m txlog.backup``. Exit code of
+    the module ``program``, and the last line of its log. Interrupts it when the wait is cancelled. ``OSError`` when it
+    cannot be started."""
+    log = state.log(log_name)
+    command = (sys.executable, "-m", program, "--config", str(config), *arguments)
+    code = await ChildProcess(command, state.own_environment, log).wait_or_interrupt(INTERRUPT_TIMEOUT_S)
+    return code, "\n".join(last_lines(log, 1))

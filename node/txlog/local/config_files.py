@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from txlog.config.process_config import FolderConfig
@@ -11,6 +15,12 @@ from txlog.local.engines.virtuoso_server import prepare_virtuoso
 from txlog.local.process_plan import ProcessPlan
 from txlog.local.repository_records import write_repositories
 from txlog.local.state_folder import StateFolder, WorkerLocation
+
+log = logging.getLogger("txlog.local")
+
+SORTED_FILES: Final = "bulk-*.sst"
+"""Oxigraph sorts what it loads into such files, and takes them in at the end of a load. A killed one leaves them behind
+and never removes them."""
 
 
 def write_config_files(plan: ProcessPlan, state: StateFolder) -> None:
@@ -47,3 +57,14 @@ def prepare_store(worker: WorkerLocation, state: StateFolder) -> None:
         prepare_rdf4j(state.worker(worker.name))
     elif worker.engine == "virtuoso":
         prepare_virtuoso(state.worker(worker.name), urlsplit(worker.url).port or 0)
+
+
+def remove_leftovers(folder: Path) -> int:
+    """Removes what a killed store has left from the folder of a store that does not run. Returns how many files."""
+    found = [path for path in folder.glob(SORTED_FILES) if path.is_file()]
+    for path in found:
+        with suppress(OSError):
+            path.unlink()
+    if found:
+        log.info("removed %d files of a load that broke off from %s", len(found), folder)
+    return len(found)

@@ -71,24 +71,23 @@ def stop_daemon(state: StateFolder, deadline_s: float = 90.0) -> bool:
     ran = state.is_locked
     if ran:
         mark = state.read("supervisor.json")
+        marks = [ProcessIdentity.model_validate(mark)] if mark else []
         try:
             SupervisorClient(state).down()
         except NotRunning:
-            if mark:
-                process_identity.terminate_all(
-                    [ProcessIdentity.model_validate(mark)], 0.0 if not state.is_locked else 5.0
-                )
-        until = time.monotonic() + deadline_s
-        while state.is_locked and time.monotonic() < until:
-            time.sleep(0.05)
-        if state.is_locked and mark:
-            process_identity.terminate_all([ProcessIdentity.model_validate(mark)], 5.0)
-        until = time.monotonic() + KILL_WAIT_S
-        while state.is_locked and time.monotonic() < until:
-            time.sleep(0.05)
-    left = [ProcessIdentity.model_validate(each) for each in state.read("processes.json", {}).values()]
-    ended = process_identity.terminate_all(left, 10.0)
+            process_identity.terminate_all(marks, 5.0 if state.is_locked else 0.0)
+        _wait_unlocked(state, deadline_s)
+        if state.is_locked:
+            process_identity.terminate_all(marks, 5.0)
+        _wait_unlocked(state, KILL_WAIT_S)
+    ended = process_identity.end_leftovers(state)
     return ran or bool(ended)
+
+
+def _wait_unlocked(state: StateFolder, deadline_s: float) -> None:
+    until = time.monotonic() + deadline_s
+    while state.is_locked and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def wait_ready(

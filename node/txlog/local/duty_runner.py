@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from txlog.config.process_config import DutyJobConfig
-from txlog.local.job_process import run_job
+from txlog.local.child_process import run_job
 from txlog.local.master_requests import request_master
 from txlog.local.repository_plan import place_of
 from txlog.local.state_folder import StateFolder

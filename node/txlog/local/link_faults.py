@@ -32,15 +32,11 @@ class LinkFaultTable:
         directions."""
         if not 0 <= delay_ms <= DELAY_MS_MAX:
             raise CannotRun(f"a delay is 0 to {DELAY_MS_MAX} ms, not {delay_ms:g} ms")
-        return self._update_faults(
-            [*self._directions_between(a, b), *self._directions_between(b, a)], delay_ms=delay_ms
-        )
+        return self._update_faults(self._both_ways(a, b), delay_ms=delay_ms)
 
     def cut(self, a: str, b: str, one_way: bool = False) -> int:
         """Cuts the link from ``a`` to ``b``, and from ``b`` to ``a`` unless ``one_way``."""
-        return self._update_faults(
-            [*self._directions_between(a, b), *(() if one_way else self._directions_between(b, a))], cut=True
-        )
+        return self._update_faults(self._directions_between(a, b) if one_way else self._both_ways(a, b), cut=True)
 
     def heal(self, a: str | None = None, b: str | None = None, *, delays: bool = False) -> int:
         """Removes the cuts (and ``delays``) between two names, of all links of one, or everywhere."""
@@ -48,11 +44,7 @@ class LinkFaultTable:
             directions = self.directions
         else:
             others = [b] if b else [m.node for m in self._topology.masters if m.node not in self._nodes_of(a)]
-            directions = [
-                pair
-                for other in others
-                for pair in (*self._directions_between(a, other), *self._directions_between(other, a))
-            ]
+            directions = [pair for other in others for pair in self._both_ways(a, other)]
         return self._update_faults(directions, cut=False, **({"delay_ms": 0.0} if delays else {}))
 
     @property
@@ -91,3 +83,6 @@ class LinkFaultTable:
         if not pairs:
             raise CannotRun(f"there is no link between {a} and {b}: a link is between two masters")
         return pairs
+
+    def _both_ways(self, a: str, b: str) -> list[tuple[str, str]]:
+        return [*self._directions_between(a, b), *self._directions_between(b, a)]

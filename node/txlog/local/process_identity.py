@@ -3,6 +3,7 @@ compared."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,10 @@ import time
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+
+from txlog.local.state_folder import StateFolder
+
+log = logging.getLogger("txlog.local")
 
 
 class ProcessIdentity(BaseModel):
@@ -41,6 +46,17 @@ def terminate_all(marks: list[ProcessIdentity], deadline_s: float) -> list[int]:
         time.sleep(0.05)
     _signal_all([mark for mark in alive if is_alive(mark)], signal.SIGKILL)
     return [mark.pid for mark in alive]
+
+
+def end_leftovers(state: StateFolder) -> list[int]:
+    """Ends the processes that a killed supervisor has left, by process id and start time; returns their ids. The caller
+    holds the lock of the folder. Ports are chosen afterwards: one that a leftover holds would count as taken, and its
+    process would get another port."""
+    left = [ProcessIdentity.model_validate(mark) for mark in state.read("processes.json", {}).values()]
+    ended = terminate_all(left, 10.0)
+    if ended:
+        log.info("ended %d processes that an earlier supervisor had left", len(ended))
+    return ended
 
 
 def _signal_all(marks: list[ProcessIdentity], number: signal.Signals) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from txlog.config.cluster import PeerSpec
 from txlog.config.manifest_reader import BadManifest, ClusterManifest, ManifestProblem
@@ -69,19 +70,14 @@ LINK_PROXY_NAME = "links"
 """The name of the process that carries all links."""
 
 
-@dataclass(frozen=True)
-class BackupPlan:
-    """``schedule``: as in the manifest; None: manual backups only."""
-
-    config: BackupJobConfig
-    schedule: str | None
+JobConfig = TypeVar("JobConfig", BackupJobConfig, RehearsalConfig)
 
 
 @dataclass(frozen=True)
-class RehearsalPlan:
-    """``schedule``: as in the manifest; None: manual rehearsals only."""
+class ScheduledPlan(Generic[JobConfig]):
+    """Backups or rehearsals. ``schedule``: as in the manifest; None: by hand only."""
 
-    config: RehearsalConfig
+    config: JobConfig
     schedule: str | None
 
 
@@ -97,14 +93,14 @@ class ProcessPlan:
     links: tuple[LinkConfig, ...]
     master_configs: Mapping[str, NodeConfig]
     pipeline_configs: Mapping[str, PipelineConfig]
-    backup_plans: Mapping[str, BackupPlan] = field(default_factory=dict)
+    backup_plans: Mapping[str, ScheduledPlan[BackupJobConfig]] = field(default_factory=dict)
     """By data centre; only those with a target. Those of further repositories: by
     :func:`~txlog.local.repository_plan.duty_group`."""
     duty_configs: Mapping[str, DutyJobConfig] = field(default_factory=dict)
     """By data centre, and by :func:`~txlog.local.repository_plan.duty_group` for further repositories."""
     archiver_configs: Mapping[str, ArchiverConfig] = field(default_factory=dict)
     """By data centre; only those with an archive."""
-    rehearsal_plans: Mapping[str, RehearsalPlan] = field(default_factory=dict)
+    rehearsal_plans: Mapping[str, ScheduledPlan[RehearsalConfig]] = field(default_factory=dict)
     """The same."""
     change_set_configs: Mapping[str, ChangeSetsConfig] = field(default_factory=dict)
     """By data centre; only those that make change sets."""
@@ -366,28 +362,30 @@ def _site_link_configs(manifest: ClusterManifest, topology: Topology, state: Sta
 
 def _rehearsal_plans(
     manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder
-) -> dict[str, RehearsalPlan]:
-    found: dict[str, RehearsalPlan] = {}
+) -> dict[str, ScheduledPlan[RehearsalConfig]]:
+    found: dict[str, ScheduledPlan[RehearsalConfig]] = {}
     for manifest in manifests:
         dc, archive = manifest.data_center, manifest.cluster.spec.archive
         config = build_rehearsal_config(manifest.cluster, topology.master_urls(dc), state.secret)
         if config is not None and archive is not None:
-            found[dc] = RehearsalPlan(config, archive.rehearsal.schedule if archive.rehearsal is not None else None)
+            found[dc] = ScheduledPlan(config, archive.rehearsal.schedule if archive.rehearsal is not None else None)
     return found
 
 
 def _backup_plans(
     manifests: Sequence[ClusterManifest], topology: Topology, state: StateFolder, repositories: RepositoryRecords
-) -> dict[str, BackupPlan]:
-    first: dict[str, BackupPlan] = {}
+) -> dict[str, ScheduledPlan[BackupJobConfig]]:
+    first: dict[str, ScheduledPlan[BackupJobConfig]] = {}
     for manifest in manifests:
         dc, backup = manifest.data_center, manifest.cluster.spec.backup
         if backup is not None:
             target = build_target_config(backup.target, state.secret)
             config = build_backup_config(manifest.cluster, topology.master_urls(dc), target)
-            first[dc] = BackupPlan(config, backup.schedule)
+            first[dc] = ScheduledPlan(config, backup.schedule)
     further = repository_backups(topology, repositories, {dc: each.config for dc, each in first.items()})
-    return first | {group: BackupPlan(config, first[config.data_center].schedule) for group, config in further.items()}
+    return first | {
+        group: ScheduledPlan(config, first[config.data_center].schedule) for group, config in further.items()
+    }
 
 
 def _worker_locations(

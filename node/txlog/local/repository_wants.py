@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from txlog.client.errors import MasterUnreachable
 from txlog.client.repository_calls import RepositoryCalls
 from txlog.local.config_files import prepare_store
-from txlog.local.master_requests import request_repositories
+from txlog.local.master_requests import request_master
 from txlog.local.repository_records import LocalRepository, read_repositories, write_repositories
 from txlog.local.repository_want import WantStep, next_step
 from txlog.local.state_folder import StateFolder, Topology
@@ -104,7 +104,7 @@ class RepositoryWants:
         last: TxLogError = Unavailable("NoMaster", f"no master of {data_center}")
         for master in self._topology.masters_of(data_center):
             try:
-                answer = await request_repositories(self._state, master.url, REQUEST_TIMEOUT_S, ask)
+                answer = await request_master(self._state, master.url, REQUEST_TIMEOUT_S, ask)
             except (MasterUnreachable, Unavailable) as wrong:
                 last = wrong
             else:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from txlog.config.process_config import BackupJobConfig, RehearsalConfig
 from txlog.config.schedule import Schedule, parse_schedule
-from txlog.local.job_process import run_job
-from txlog.local.process_plan import BackupPlan, RehearsalPlan
+from txlog.local.child_process import run_job
+from txlog.local.process_plan import ScheduledPlan
 from txlog.local.repository_plan import duty_group, place_of
 from txlog.local.repository_records import read_repositories
 from txlog.local.state_folder import StateFolder
@@ -56,7 +57,7 @@ class ScheduledBackups:
 
     def __init__(
         self,
-        plans: Mapping[str, BackupPlan | RehearsalPlan],
+        plans: Mapping[str, ScheduledPlan[BackupJobConfig] | ScheduledPlan[RehearsalConfig]],
         state: StateFolder,
         clock: Callable[[], float] = time.time,
         kind: ScheduledKind = BACKUPS,

@@ -29,22 +29,19 @@ from txlog.config.live_settings import BadSettings, read_effective_settings
 from txlog.config.process_config import LastSeenIncarnation
 from txlog.config.process_config_builder import MASTER_STOP_MARGIN_S
 from txlog.local.child_process import ChildProcess
-from txlog.local.config_files import write_config_files
-from txlog.local.down_proof import report_down
+from txlog.local.config_files import remove_leftovers, write_config_files
 from txlog.local.duty_runner import DutyRunner, duty_log_name
 from txlog.local.link_faults import LinkFaultTable
 from txlog.local.local_errors import CannotRun
 from txlog.local.log_files import last_lines, rotate_log
-from txlog.local.master_requests import request_master
-from txlog.local.peer_registration import register_new_masters
-from txlog.local.process_leftovers import end_leftovers
+from txlog.local.master_requests import register_new_masters, report_down, request_master
+from txlog.local.process_identity import end_leftovers
 from txlog.local.process_plan import LINK_PROXY_NAME, ProcessPlan
 from txlog.local.process_spec import ProcessSpec
 from txlog.local.repository_wants import RepositoryWants
 from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.stalled_stores import StalledStoreRestarter
 from txlog.local.state_folder import StateFolder
-from txlog.local.store_leftovers import remove_leftovers
 from txlog.model.errors import Fatal, NotFound, TxLogError
 from txlog.model.master_state import MasterState
 from txlog.supervision.last_seen import should_remember
@@ -132,7 +129,7 @@ class Supervisor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Ends what an earlier supervisor left, starts everything, keeps it running until ``stop``, ends everything."""
-        await end_leftovers(self.state)
+        await asyncio.to_thread(end_leftovers, self.state)
         write_config_files(self.plan, self.state)
         watchers = [asyncio.create_task(self._watch_masters()), asyncio.create_task(self._rotate_logs())]
         watchers.insert(0, asyncio.create_task(self._register_masters()))

@@ -26,7 +26,6 @@ from txlog.local.engines.virtuoso_server import obtain_virtuoso
 from txlog.local.local_errors import CannotRun
 from txlog.local.local_security import prepare_security, renew_certificates
 from txlog.local.ports import choose_ports
-from txlog.local.process_leftovers import end_leftovers
 from txlog.local.process_plan import ProcessPlan, check_complete, make_plan, port_names
 from txlog.local.repository_plan import planned_records, repository_engines
 from txlog.local.repository_records import read_repositories
@@ -85,7 +84,7 @@ async def supervise(paths: Sequence[Path], state: StateFolder) -> None:
     """Runs the cluster until SIGTERM, SIGINT, or ``down``, and locks the state folder meanwhile."""
     state.prepare()
     with state.locked(), _marked(state):
-        await end_leftovers(state)
+        await asyncio.to_thread(process_identity.end_leftovers, state)
         supervisor = Supervisor(plan_for(paths, state), state)
         lone = single_master_properties(list(paths)) is not None
         scaling = WorkerScaling(supervisor, state, lambda: plan_for(paths, state, supervisor.plan.port_names))

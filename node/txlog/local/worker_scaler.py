@@ -80,9 +80,7 @@ class WorkerScaling:
         """Ends its reads and transactions; its process ends when its reads in progress have finished. ``purge``: also
         deletes its files. Idempotent."""
         async with self._lock:
-            worker = next((w for w in self._supervisor.plan.topology.workers if w.name == name), None)
-            if worker is None:
-                raise NotFound(f"no worker is called {name}; see txlog worker list")
+            worker = self._location_of(name)
             if not worker.managed:
                 raise BadInput(f"{name} is not run by TxLog; take it out of workers.external and start again")
             others = [w for w in self._supervisor.plan.topology.workers if w.data_center == worker.data_center]

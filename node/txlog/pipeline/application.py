@@ -6,13 +6,10 @@ import logging
 import os
 import shutil
 import signal
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from txlog.client import FailoverClient
@@ -23,7 +20,7 @@ from txlog.pipeline.batch import batch_scheduler
 from txlog.pipeline.kubernetes_executors import delete_stale_executors
 from txlog.pipeline.lost_log import report_to_waiting_masters
 from txlog.pipeline.repository_configs import repository_configs
-from txlog.pipeline.spark_settings import build_spark_settings, prepare_spark_home, spark_master_url
+from txlog.pipeline.spark_settings import build_spark_settings, spark_environment, spark_master_url
 
 log = logging.getLogger(__name__)
 
@@ -106,10 +103,7 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:  # the driver's address is its pod's
         delete_stale_executors(config.executors, spark_master_url(config))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
-    os.environ["SPARK_HOME"] = str(prepare_spark_home(sockets))
-    try:
+    with spark_environment() as sockets:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder
@@ -121,8 +115,6 @@ def spark_session(config: PipelineConfig) -> Iterator[Any]:
             yield spark
         finally:
             _run_with_timeout(STOP_TIMEOUT_S, spark.stop)
-    finally:
-        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def start_query(spark: Any, config: PipelineConfig) -> Any:

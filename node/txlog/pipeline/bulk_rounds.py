@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from txlog.apply import ApplyOutcome, WorkerState
+from txlog.apply import ApplyOutcome, MasterLog, WorkerState
 from txlog.bulk.held_body import may_be_landed
 from txlog.client import WorkerReport
 from txlog.client.responses import BulkProgress, BulkRequest
@@ -14,7 +14,6 @@ from txlog.model.entry import Position
 from txlog.model.errors import LogAhead, LogDiverged, LogNeedsRestore, TxLogError
 from txlog.pipeline.apply_round import ApplyRound, WorkerCache, to_worker_position
 from txlog.pipeline.bulk_lane import BulkLane, BulkStep
-from txlog.pipeline.master_log import PagedMasterLog
 from txlog.workers.adapter import EMPTY_MARKER, LoadMarker, MarkerPosition, Unreachable
 from txlog.workers.http_transport import HttpTransport
 from txlog.workers.marker_names import may_land
@@ -26,7 +25,7 @@ _PAGE_BYTES = 1 << 20
 class BulkRounds:
     """One worker. ``asked``: as in :meth:`txlog.pipeline.worker_applier.WorkerApplier.follow_bulk_loads`."""
 
-    def __init__(self, worker: WorkerConfig, target: TargetConfig | None, log: PagedMasterLog) -> None:
+    def __init__(self, worker: WorkerConfig, target: TargetConfig | None, log: MasterLog) -> None:
         self._log = log
         self._lane = BulkLane(worker, HttpTransport(worker.url, REQUEST_TIMEOUT_S, connect_s=1.0), target)
         self._due: BulkReference | None = None

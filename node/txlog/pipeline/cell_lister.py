@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.divergence.cell_list import LIST_QUADS, CellListing
 from txlog.divergence.cells import CellReading
 from txlog.model.errors import TxLogError
@@ -67,7 +68,7 @@ class CellLister:
 
     def _begin(self, place: ScannedWorker, transport: HttpTransport) -> tuple[CellReading, CellListing] | None:
         """None for a worker that holds no prefix of the log."""
-        marker = single_marker(place.adapter.parse_system_graphs(transport.send(place.adapter.read_system())))
+        marker = single_marker(read_system_graphs(place.adapter, transport))
         if marker is None:
             return None
         graphs = self._graphs

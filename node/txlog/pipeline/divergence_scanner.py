@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Final, TypeVar
 
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError
 from txlog.model.graph_digests import GraphDigests, build_graph_digests
@@ -25,8 +26,8 @@ from txlog.pipeline.cell_scanner import run_cell_scan
 from txlog.pipeline.scan_pace import PACE_POLL_S, DutyCycle, ScanPace, pause, watch_positions
 from txlog.pipeline.scanned_workers import ScannedWorker, ScannedWorkers
 from txlog.workers import ADAPTERS
-from txlog.workers.adapter import MarkerPosition, UnexpectedAnswer, WorkerResponse
-from txlog.workers.digest import Digester
+from txlog.workers.adapter import MarkerPosition
+from txlog.workers.digest import Digester, stream_statements
 from txlog.workers.http_transport import HttpTransport
 
 log = logging.getLogger(__name__)
@@ -240,7 +241,7 @@ def _count_quads(place: ScannedWorker, transport: HttpTransport) -> GraphDigests
 
 def _read_marker(place: ScannedWorker) -> MarkerPosition | None:
     with HttpTransport(place.url, COUNT_TIMEOUT_S, connect_s=1.0) as transport:
-        return single_marker(place.adapter.parse_system_graphs(transport.send(place.adapter.read_system())))
+        return single_marker(read_system_graphs(place.adapter, transport))
 
 
 def _digest_worker(
@@ -255,7 +256,7 @@ def _digest_worker(
             return None
         with (
             HttpTransport(place.url, READ_TIMEOUT_S, connect_s=1.0) as transport,
-            _open_snapshot(place, transport) as chunks,
+            stream_statements(place.adapter, transport) as chunks,
         ):
             if _read_marker(place) != marker:
                 return None
@@ -265,15 +266,6 @@ def _digest_worker(
         return look if now is not None and now.fence == marker.fence else None
     finally:
         begun.set()
-
-
-@contextmanager
-def _open_snapshot(place: ScannedWorker, transport: HttpTransport) -> Iterator[Iterator[bytes]]:
-    with transport.stream(place.adapter.snapshot()) as answer:
-        if answer.status != 200:
-            body = b"".join(answer.chunks)
-            raise UnexpectedAnswer("reading all statements", WorkerResponse(answer.status, answer.headers, body))
-        yield iter(place.adapter.clean_snapshot(answer.chunks))
 
 
 def _digest_chunks(

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit
 
 from txlog.client import Doorbell, FailoverClient, WorkerStatus
 from txlog.client.master_client import MasterClient
@@ -200,10 +200,6 @@ class DoorbellReader(DataSourceStreamReader):  # type: ignore[misc]
         """The offset before the first entry of the log. A checkpoint replaces it after a restart."""
         return {"pos": 0, "tick": 0}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """A micro-batch is never limited: it carries a wake-up, not data."""
-        return ReadAllAvailable()
-
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Block until there is work, for at most the poll interval. An equal offset starts no micro-batch."""
         pos, tick = self.poller.wait(start["pos"], start["tick"])
@@ -250,10 +246,6 @@ class RepositoriesReader(DataSourceStreamReader):  # type: ignore[misc]
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """The offset before the first wake-up."""
         return {"bell": 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """A micro-batch is never limited: it carries a wake-up, not data."""
-        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Block until a log wakes the stream, for at most the poll interval. An equal offset starts no micro-batch."""

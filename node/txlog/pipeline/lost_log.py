@@ -7,6 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.client import MasterClient, WorkerReport
 from txlog.config.process_config import PipelineConfig, WorkerConfig
 from txlog.model.errors import TxLogError
@@ -36,10 +37,9 @@ def report_to_waiting_masters(config: PipelineConfig) -> int:
 
 
 def _read_store(store: WorkerConfig) -> WorkerReport:
-    adapter = ADAPTERS[store.engine]
     try:
         with HttpTransport(store.url, TIMEOUT_S) as transport:
-            markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
+            markers = read_system_graphs(ADAPTERS[store.engine], transport).markers
     except TxLogError as fault:
         return WorkerReport(None, "Unreachable", str(fault))
     if len(markers) != 1:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from txlog.config.process_config import PipelineConfig
@@ -106,6 +108,15 @@ def log_options(node: str) -> str:
     folder = Path(__file__).parent
     settings, line = folder / "log4j2.properties", folder / "log4j2_line.json"
     return f"-Dlog4j2.configurationFile=file:{settings} -Dtxlog.log.template={line} -Dtxlog.node={node}"
+
+
+@contextmanager
+def spark_environment() -> Iterator[Path]:
+    """Sets the variables with which Spark starts; yields a short-lived folder for its sockets."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(prefix="txlog-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        os.environ["SPARK_HOME"] = str(prepare_spark_home(Path(folder)))
+        yield Path(folder)
 
 
 def prepare_spark_home(folder: Path) -> Path:

@@ -7,14 +7,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from txlog.apply import ABANDONED_S, ApplyOutcome, ForeignLock, Suspect, WorkerState, apply_up_to
+from txlog.apply import ABANDONED_S, ApplyOutcome, ForeignLock, MasterLog, Suspect, WorkerState, apply_up_to
 from txlog.client import FailoverClient, WorkerReport
 from txlog.client.responses import BulkRequest
 from txlog.config.process_config import PipelineConfig
 from txlog.model.errors import TxLogError
 from txlog.pipeline.apply_round import ApplyRound, WorkerCache, to_worker_position
 from txlog.pipeline.bulk_rounds import BulkRounds
-from txlog.pipeline.master_log import PagedMasterLog
 from txlog.workers import ADAPTERS
 from txlog.workers.adapter import MarkerPosition, Transport, Unreachable
 from txlog.workers.http_transport import HttpTransport
@@ -46,7 +45,7 @@ class WorkerApplier:
         self._idle_transport = (
             transport(found.url) if transport else HttpTransport(found.url, IDLE_CHECK_TIMEOUT_S, connect_s=1.0)
         )
-        self._log = PagedMasterLog(FailoverClient(config.masters, MASTER_TIMEOUT_S))
+        self._log = MasterLog(FailoverClient(config.masters, MASTER_TIMEOUT_S))
         self._foreign_lock: ForeignLock | None = None
         self._execution_s, self._closed_connections = config.execution_s, config.closed_connections
         self._awaits = 0.0

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from txlog.config.cluster import TxLogCluster
 from txlog.config.pod_template import EnvironmentVariable, PodTemplate
 from txlog_operator.specs.common import CONTAINER_SECURITY, KubeObject, labels, selector
 
-_MASTER: Final = "master"
-_WORKER: Final = "worker"
-_PIPELINE: Final = ("pipeline", "executor")
-
 
 def template_of(cluster: TxLogCluster, component: str) -> PodTemplate:
     """What the manifest adds to the pods of a component: for all pods, and for these alone."""
     spec = cluster.spec
-    if component == _MASTER:
-        return spec.pod_template.merged_with(spec.masters.pod_template)
-    if component == _WORKER:
-        return spec.pod_template.merged_with(spec.workers.pod_template)
-    if component in _PIPELINE:
-        return spec.pod_template.merged_with(spec.pipeline.pod_template)
-    return spec.pod_template
+    own = {
+        "master": spec.masters.pod_template,
+        "worker": spec.workers.pod_template,
+        "pipeline": spec.pipeline.pod_template,
+        "executor": spec.pipeline.pod_template,
+    }
+    return spec.pod_template.merged_with(own[component]) if component in own else spec.pod_template
 
 
 def build_pod_template(

@@ -240,8 +240,7 @@ class CatchUp:
         """Runs of quads as jobs, the entries between them in order."""
         cuts: list[int] | None = None
         while True:
-            at = self._session.loading.since
-            assert at is not None
+            at = self._session.since
             if at.position.index >= end.index:
                 return self._finish(at.position)
             if cuts is None:
@@ -260,7 +259,7 @@ class CatchUp:
                     with self._timed_stage("in order"):
                         went = self._apply_in_order(at, gap)
                     if not went:
-                        return self._finish(self._current_position())
+                        return self._finish(self._session.since.position)
                     continue
                 stop, _ = self._run_job(at, self._position_at(following[0] - 1) if following else end, guessed)
             self._advance_mark(stop)
@@ -316,8 +315,7 @@ class CatchUp:
 
     def _advance_mark(self, to: Position) -> None:
         """The segment is in the worker: a repeated load would begin after it."""
-        since = self._session.loading.since
-        assert since is not None
+        since = self._session.since
         if to.index > since.position.index:
             refused = self._session.advance([], since._replace(position=to))
             if refused is not None:
@@ -346,14 +344,8 @@ class CatchUp:
                 return False  # the worker's lane does that
         return True
 
-    def _current_position(self) -> Position:
-        since = self._session.loading.since
-        assert since is not None
-        return since.position
-
     def _finish(self, at: Position) -> MarkerPosition:
-        since = self._session.loading.since
-        assert since is not None
+        since = self._session.since
         epoch = max(at.epoch, since.position.epoch)
         marker = since._replace(fence=since.fence + 1, cluster=self._cluster or since.cluster)
         if at.index:

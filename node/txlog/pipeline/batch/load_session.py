@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from txlog.apply.stored_marker import raise_if_overlapped
+from txlog.backup.pinned_snapshot import read_system_graphs
 from txlog.backup.worker_lock import WorkerLock
 from txlog.model.entry import Position
 from txlog.pipeline.batch.task_messages import LoadSuperseded
@@ -24,7 +25,6 @@ from txlog.workers.adapter import (
     MarkerPosition,
     RequestOutcome,
     StoreOperation,
-    SystemGraphs,
     Transport,
     UnexpectedAnswer,
     Unreachable,
@@ -53,7 +53,7 @@ class LoadStart(NamedTuple):
 
 def inspect_worker(target: LoadTarget) -> LoadStart:
     """The worker's start of a load; raises if it must not be loaded."""
-    system = target.adapter.parse_system_graphs(target.transport.send(target.adapter.read_system()))
+    system = read_system_graphs(target.adapter, target.transport)
     raise_if_overlapped(target.name, system)
     for loading in system.loading:
         if loading.since is None:
@@ -89,6 +89,12 @@ class LoadSession:
         """Whether the worker has, or may have, a mark that this process wrote."""
         self.loading = LoadMarker(EMPTY_MARKER.position, 0)
 
+    @property
+    def since(self) -> MarkerPosition:
+        """Where the begun load, or what is left of it, starts."""
+        assert self.loading.since is not None, "begun"
+        return self.loading.since
+
     def begin(self, start: LoadStart, end: Position, wait_s: float, silent_s: float = 0.0) -> LoadMarker:
         """Replaces the marker, or the mark of an interrupted load, by the mark. Waits ``wait_s`` for a process that
         applies to the worker now; a silent one counts as dead. ``silent_s``: by so many seconds more than usual it may
@@ -122,7 +128,7 @@ class LoadSession:
 
     def _fence_raised(self, start: LoadStart, token: int) -> bool:
         """Whether the only change is that taking the lock from a dead applier has raised the fence."""
-        system = self._read_system()
+        system = read_system_graphs(self._target.adapter, self._target.transport)
         raised = start.since._replace(fence=start.since.fence + 1)
         if start.interrupted is not None or system.markers != (raised,):
             return False
@@ -206,10 +212,8 @@ class LoadSession:
                 new = random.randrange(self._target.adapter.token_limit)
                 try:
                     if self._unconfirmed_token is not None:
-                        claims = self._target.adapter.parse_system_graphs(
-                            self._heartbeat_transport.send(self._target.adapter.read_system())
-                        )
-                        if claims.claims == self._target.adapter.claims_for_token(self._unconfirmed_token):
+                        found = read_system_graphs(self._target.adapter, self._heartbeat_transport)
+                        if found.claims == self._target.adapter.claims_for_token(self._unconfirmed_token):
                             self._token = self._unconfirmed_token
                     self._unconfirmed_token = new
                     answer = self._heartbeat_transport.send(self._target.adapter.renew(self._token, new))
@@ -221,7 +225,3 @@ class LoadSession:
                 else:
                     self.lost = f"the lock of {self._target.name} was taken over: this batch was silent for too long"
                     return
-
-    def _read_system(self) -> SystemGraphs:
-        adapter = self._target.adapter
-        return adapter.parse_system_graphs(self._target.transport.send(adapter.read_system()))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from txlog.config.process_config import PipelineConfig
-from txlog.pipeline.spark_settings import TASK_ATTEMPTS, java_options, prepare_spark_home
+from txlog.pipeline.spark_settings import TASK_ATTEMPTS, java_options, spark_environment
 
 SCRATCH_FOLDER = "batch"
 """Inside the scratch folder; the next batch does not use the files of the last."""
@@ -29,11 +27,8 @@ def start_spark_context(
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    sockets = Path(tempfile.mkdtemp(prefix="txlog-", dir="/tmp"))
-    os.environ["SPARK_HOME"] = str(prepare_spark_home(sockets))
     try:
-        with ThreadPoolExecutor(1) as starting:
+        with spark_environment() as sockets, ThreadPoolExecutor(1) as starting:
             settings = build_batch_settings(config, tasks, memory, scratch, sockets, classes)
             context = starting.submit(_create_context, settings)
             try:
@@ -42,7 +37,6 @@ def start_spark_context(
                 if context.exception() is None:
                     context.result().stop()
     finally:
-        shutil.rmtree(sockets, ignore_errors=True)
         shutil.rmtree(scratch, ignore_errors=True)
 
 
