@@ -13,6 +13,7 @@ _LONG = "node/tests/server/test_long_requests.py"
 _TWO_LOGS = "node/tests/server/test_two_logs_one_door.py"
 _FAST_READS = "node/tests/server/test_fast_reads.py"
 _STATEMENTS = "node/tests/server/test_fast_statements.py"
+_NAMES = "node/tests/server/test_name_resolver.py"
 _BACK = "node/tests/server/test_back_from_http.py"
 _HEADS = "node/tests/server/test_head_templates.py"
 _WHO = "node/tests/server/test_who_may_do_what.py"
@@ -452,5 +453,19 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         "                            await client.drain(self._door.client_idle_s)\n",
         "",
         f"{_FAST_READS}::test_a_client_that_reads_nothing_holds_little_memory",
+    ),
+    _mutant(
+        "retry-of-a-silent-peer-takes-another-thread",
+        "txlog/http/name_resolver.py",
+        "        if lookup is None:\n",
+        "        if True:\n",
+        f"{_NAMES}::test_those_who_ask_again_share_the_look_up_and_may_give_up",
+    ),
+    _mutant(
+        "worker-name-waits-for-those-of-silent-peers",
+        f"{_ROOM}/worker_connections.py",
+        "for _, address in await resolve_name(host):",
+        "for address in (host,):",
+        f"{_NAMES}::test_workers_are_found_by_it_on_the_loop_of_masters",
     ),
 )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from txlog.http.min_position import await_min_position, read_min_position
+from txlog.http.name_resolver import NameResolver
 from txlog.http.router import Request
 from txlog.model.errors import BadInput, NotAcceptable, TooLarge, Unavailable, WorkerFault
 from txlog.runtime.master_context import MasterContext
@@ -100,7 +101,7 @@ class ReadRouter:
         waits for it for at most :data:`MONOTONIC_WAIT_S`."""
         if self._session is None:
             self._session = ClientSession(
-                connector=TCPConnector(limit=CONNECTIONS_MAX),
+                connector=TCPConnector(limit=CONNECTIONS_MAX, resolver=NameResolver()),
                 auto_decompress=False,
                 trust_env=False,
                 cookie_jar=DummyCookieJar(),

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from txlog.http.name_resolver import resolve_name
+
 IDLE_S: Final = 15.0
 """A connection that nothing was sent on for so long is closed; seconds. Every store keeps one open for longer."""
 PAUSE_BYTES: Final = 256 << 10
@@ -195,7 +197,7 @@ class WorkerConnections:
         self._open.setdefault(url, set()).add(made)
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.get_running_loop().create_connection(lambda: made, *address)
+                await _connect(made, *address)
         except BaseException:
             self.on_lost(made)
             made.abort()
@@ -229,6 +231,19 @@ class WorkerConnections:
         for connections in self._open.values():
             for connection in list(connections):
                 connection.abort()
+
+
+async def _connect(made: WorkerConnection, host: str, port: int) -> None:
+    """Connects to the first address that answers. ``OSError`` of the last one if none does."""
+    loop, last = asyncio.get_running_loop(), OSError(f"{host} has no address")
+    for _, address in await resolve_name(host):
+        try:
+            await loop.create_connection(lambda: made, address, port)
+        except OSError as failed:
+            last = failed
+        else:
+            return
+    raise last
 
 
 @lru_cache(256)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import random
-import socket
 import ssl
 import time
 from functools import partial
@@ -22,6 +21,7 @@ from txlog.auth.tls import Certificates, describe_handshake_failure, describe_na
 from txlog.config.process_config import NodeConfig, PeerConfig
 from txlog.http.aiohttp_server import HttpServer
 from txlog.http.listener import Listener, listen
+from txlog.http.name_resolver import resolve_name
 from txlog.http.router import (
     ConnectionUpgraded,
     Request,
@@ -55,16 +55,6 @@ HEARTBEAT_S = 5.0
 SILENCE_TIMEOUT_S = 15.0
 """Detects a connection that died silently. The core, not this module, decides whether a master is present."""
 CLOSE_TIMEOUT_S = 0.5
-
-
-async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
-    """The addresses of that name, at least one. ``OSError`` when it cannot be resolved.
-
-    The loop's own ``create_connection`` does not do this: uvloop forgets a look-up that it abandons. When that look-up
-    fails later, the loop reports an error that has no handler. An isolated name server takes seconds to fail.
-    """
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
 
 
 async def listen_to_peers(config: NodeConfig, links: PeerLinks, certificates: Certificates, log: EventLog) -> Listener:
@@ -205,12 +195,13 @@ class PeerLinks:
                 return None
             return f"WrongCertificate: there is {describe_names(shown)} by its certificate, and no {link.node}"
 
-        for address in await _resolve(url.hostname or "", port):
+        for _, address in await resolve_name(url.hostname or ""):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             try:
                 transport, _ = await asyncio.get_running_loop().create_connection(
                     partial(UpgradeHandshake, request, frames, done, judge),
-                    *address,
+                    address,
+                    port,
                     ssl=context,
                     server_hostname=url.hostname if secure else None,
                 )
