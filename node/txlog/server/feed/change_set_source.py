@@ -10,8 +10,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
+from txlog.http.name_resolver import NameResolver
 from txlog.model.decode_errors import DECODE_ERRORS
 from txlog.model.entry import Position
 from txlog.model.errors import (
@@ -140,7 +141,12 @@ class ChangeSetSource:
     def _open_session(self) -> ClientSession:
         if self._session is None:
             timeout = ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=READ_S)
-            self._session = ClientSession(timeout=timeout, trust_env=False, cookie_jar=DummyCookieJar())
+            self._session = ClientSession(
+                connector=TCPConnector(resolver=NameResolver()),
+                timeout=timeout,
+                trust_env=False,
+                cookie_jar=DummyCookieJar(),
+            )
         return self._session
 
     async def close(self) -> None:
