@@ -94,38 +94,45 @@ class LocalCluster:
                         found[worker.name] = worker
         return found
 
-    def worker_indexes(self) -> dict[str, int]:
-        """The position of every worker, read from the store itself: masters only know the last report. 0 for one that
-        holds nothing yet; one that does not answer is left out."""
+    def worker_positions(self) -> dict[str, tuple[int, str]]:
+        """Index and hash of every worker's position, read from the store itself: masters only know the last report.
+        Index 0 for one that holds nothing yet; one that does not answer is left out."""
         found = {}
         for worker in self.topology.workers:
-            try:
-                found[worker.name] = self.worker_index(worker.name)
-            except TxLogError:
-                continue
+            with suppress(TxLogError):
+                found[worker.name] = self.worker_position(worker.name)
         return found
 
-    def worker_index(self, name: str) -> int:
-        """The position inside one store; 0 without any."""
+    def worker_position(self, name: str) -> tuple[int, str]:
+        """Index and hash of the position inside one store; index 0 without any."""
         place = next(worker for worker in self.topology.workers if worker.name == name)
         adapter = ADAPTERS[place.engine]
         with HttpTransport(place.url, 10.0) as transport:
             markers = adapter.parse_system_graphs(transport.send(adapter.read_system())).markers
-        return max((marker.position.index for marker in markers), default=0)
+        return max(((marker.position.index, marker.position.hash.hex()) for marker in markers), default=(0, ""))
+
+    def worker_indexes(self) -> dict[str, int]:
+        """The index of every worker's position."""
+        return {name: index for name, (index, _) in self.worker_positions().items()}
+
+    def worker_index(self, name: str) -> int:
+        """The index of one store's position."""
+        return self.worker_position(name)[0]
 
     def wait_converged(self, deadline_s: float) -> tuple[int, str]:
-        """Until all masters have one log, nothing waits for its order, and every worker has applied it all. The end
-        of the log. :class:`CannotMeasure` names what is behind when the time is over."""
+        """Until all masters have one log, nothing waits for its order, and every worker has applied it all. A worker
+        that is still on an abandoned branch has not, however far it is. Returns the end of the log.
+        :class:`CannotMeasure` names what is behind when the time is over."""
         until = time.monotonic() + deadline_s
         last = "no master answered"
         while time.monotonic() < until:
             try:
                 ends = read_log_ends(self.nodes)
-                indexes = self.worker_indexes()
+                positions = self.worker_positions()
                 end = ends.last
-                behind = [f"{name} {at}" for name, at in indexes.items() if at < end[0]]
+                behind = [f"{name} {at[0]}" for name, at in positions.items() if at != end]
                 is_equal = len(set(ends.stable.values())) == 1
-                if is_equal and not ends.queued and not behind and len(indexes) == len(self.topology.workers):
+                if is_equal and not ends.queued and not behind and len(positions) == len(self.topology.workers):
                     return end
                 last = f"{ends}; workers: {', '.join(behind) or 'none'}"
             except TxLogError as not_now:

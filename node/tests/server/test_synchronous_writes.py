@@ -21,7 +21,8 @@ from txlog.cli.split_commands import build_split_report
 async def three_with_store(tmp_path: Path, clusters: Callable[..., Cluster]) -> AsyncIterator[Served]:
     """Three masters that serve synchronous transactions of the graphs of a rule, and one store."""
     store = OxigraphProcess(tmp_path / "store")
-    cluster = clusters(3, workers=[{"name": "w-1", "url": store.url}], durability="applied", max_peer_lag_ms=2000)
+    times = {"max_peer_lag_ms": 4000, "round_timeout_ms": 1200, "idle_interval_ms": 100}
+    cluster = clusters(3, workers=[{"name": "w-1", "url": store.url}], durability="applied", **times)
     await cluster.start()
     await rules(cluster, RULES)
     await until(lambda: all(decides(cluster, at) for at in range(3)))
@@ -145,8 +146,8 @@ async def test_what_was_pending_on_the_minority_is_decided_at_the_rejoin(three_w
         post(cluster, 2, insert("late"), again=False, Prefer="wait=1", Idempotency_Key="k"),
         post(cluster, 2, insert("later"), again=False, Idempotency_Key="l", **asked),
     )
-    assert (first, plain["TxLog-Error"], plain["TxLog-Synchronous"]) == (504, "Undecided", "pending"), plain
-    assert (second, known["TxLog-Synchronous"]) == (202, "pending"), known
+    assert (first, plain["TxLog-Error"], plain.get("TxLog-Synchronous")) == (504, "Undecided", "pending"), plain
+    assert (second, known.get("TxLog-Synchronous")) == (202, "pending"), known
 
     async def apart() -> bool:
         done = [await back_up(cluster, at) for at in range(3)]
