@@ -67,7 +67,7 @@ def _shared_lookup(host: str) -> Future[Addresses]:
 def _look_up(host: str, lookup: Future[Addresses]) -> None:
     try:
         rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        found = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in rows))
+        found: Addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in rows))
     except (OSError, UnicodeError) as failed:
         error = failed if isinstance(failed, OSError) else socket.gaierror(f"{host[:80]!r} is no name: {failed}")
         _forget(host)
