@@ -25,8 +25,8 @@ _pending: Final[dict[str, Future[Addresses]]] = {}
 
 
 async def resolve_name(host: str) -> Addresses:
-    """The addresses of this name, at least one, each once, in the order of preference. Whoever asks for a name that is
-    being looked up shares the look-up, so a name holds one thread at most, also when askers give up.
+    """The addresses of this name, at least one, each once, in the order of preference. All that ask for a name that is
+    being looked up share the look-up, so a name holds one thread at most, also when askers give up.
 
     ``OSError`` if the name cannot be resolved."""
     try:
