@@ -59,7 +59,7 @@ def is_heavy(file: str) -> bool:
 
 class BesideEachOther(LoadScopeScheduling):
     """A file's tests run in one process, so that its fixtures are made once; so do those of all files that share the
-    stores of the table of engines. Heavy ones are begun by whoever is free, but no more of them at once than
+    stores of the table of engines. Heavy ones are begun by any free process, but no more of them at once than
     :data:`HEAVY_AT_ONCE`."""
 
     def _split_scope(self, nodeid: str) -> str:
@@ -91,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BesideEac
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The heavy ones first, and before all those of the engines, in one row: what is left to the end should be short. A
-    mark that comes from somewhere else than the text of its file is refused: nobody could tell it from the text."""
+    mark that comes from somewhere else than the text of its file is refused: the scheduler reads only the text."""
     for item in items:
         file = item.nodeid.partition("::")[0]
         if any(item.get_closest_marker(mark) for mark in MARKS) and not is_heavy(file):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import gc
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -72,10 +72,12 @@ def _outside_functions(source: str) -> str:
 
 def _functions_of(code: CodeType) -> dict[Place, CodeType]:
     """By place, in the order of the source."""
-    found: dict[str, list[CodeType]] = defaultdict(list)
-    for one in _nested(code):
-        found[one.co_qualname].append(one)
-    return _numbered({name: sorted(several, key=_first_line) for name, several in found.items()})
+    counts: Counter[str] = Counter()
+    found: dict[Place, CodeType] = {}
+    for one in sorted(_nested(code), key=lambda each: each.co_firstlineno):
+        found[one.co_qualname, counts[one.co_qualname]] = one
+        counts[one.co_qualname] += 1
+    return found
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:
@@ -83,14 +85,6 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
         if isinstance(constant, CodeType):
             yield constant
             yield from _nested(constant)
-
-
-def _first_line(code: CodeType) -> int:
-    return code.co_firstlineno
-
-
-def _numbered(found: dict[str, list[CodeType]]) -> dict[Place, CodeType]:
-    return {(name, number): code for name, several in found.items() for number, code in enumerate(several)}
 
 
 def _living_functions(module: ModuleType) -> dict[Place, list[FunctionType]]:

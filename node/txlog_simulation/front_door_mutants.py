@@ -462,6 +462,13 @@ FRONT_DOOR_MUTANTS: tuple[Mutant, ...] = (
         f"{_NAMES}::test_those_who_ask_again_share_the_look_up_and_may_give_up",
     ),
     _mutant(
+        "name-without-a-thread-is-waited-for-for-ever",
+        "txlog/http/name_resolver.py",
+        "            lookup = Future()\n",
+        "            lookup = _pending[host] = Future()\n",
+        f"{_NAMES}::test_a_process_without_another_thread_looks_up_again_later",
+    ),
+    _mutant(
         "worker-name-waits-for-those-of-silent-peers",
         f"{_ROOM}/worker_connections.py",
         "for _, address in await resolve_name(host):",

@@ -231,7 +231,8 @@ def _synchronous(seed: int) -> RunPlan:
     masters = rng.choice((3, 3, 4, 5, 5))
     plan = _with_more_masters(with_masters(masters, plan), masters, rng)
     end_ms = rng.choice((1600, 2400))
-    if plan.masters == 5 and rng.random() < MOVED_MAJORITY_SHARE:
+    moves = plan.masters == 5 and rng.random() < MOVED_MAJORITY_SHARE
+    if moves:
         end_ms = _MOVED_MAJORITY_MS
         plan = _with_moved_majority(plan, rng)
     else:
@@ -253,7 +254,7 @@ def _synchronous(seed: int) -> RunPlan:
         synchronous=True,
         weights=plan.weights if 2 * max(plan.weights) < sum(plan.weights) else (1,) * plan.masters,  # else all refused
         safety_ms=end_ms,
-        max_peer_lag_ms=200 if end_ms == _MOVED_MAJORITY_MS else rng.choice((200, 400)),
+        max_peer_lag_ms=200 if moves else rng.choice((200, 400)),
         strategy=rng.choice(("Smart", "Smart", "Simple")),
         preferred_strategies=(),
         strategy_changes=(),

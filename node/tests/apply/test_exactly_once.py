@@ -206,7 +206,7 @@ def test_kill_9_of_the_worker_in_a_stream(worker: StoreProcess) -> None:
         assert len(worker.data()) == index
         if outcome.state is WorkerState.UNREACHABLE and worker.keeps_all:
             assert outcome.applied <= index
-    # And the next one goes on, at once where it knows the lock that the killed request left. Else nobody has it.
+    # And the next one goes on, at once where it knows the lock that the killed request left, or where there is none.
     rest = apply_up_to(worker.adapter, worker.transport, log, log.end, budget_s=60, held=held, takeover_s=1)
     assert rest.state is WorkerState.WORKING
     assert len(worker.data()) == log.end

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,13 +26,6 @@ def plan_for(*_):
 supervisor_main.plan_for = plan_for
 asyncio.run(supervisor_main.supervise([], StateFolder(Path(sys.argv[1]))))
 """
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
 
 
 @pytest.fixture

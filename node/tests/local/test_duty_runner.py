@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +19,6 @@ from txlog.local.state_folder import StateFolder
 DEADLINE = 60.0
 DUTIES = ("GET", "/txlog/duties")
 UNORDER = {"id": "unorder-w-1-7-abababab", "kind": "unorder", "why": "another branch", "worker": "w-1"}
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
 
 
 @pytest.fixture

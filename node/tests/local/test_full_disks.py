@@ -37,13 +37,6 @@ from txlog.local.supervisor_client import SupervisorClient
 from txlog.supervision.duties import DutyList
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
-
-
 class Disk:
     """While it is full, no file of the state folder is written."""
 

@@ -25,13 +25,6 @@ from txlog.workers.virtuoso import PROCEDURES
 EXAMPLE = Path(__file__).parents[3] / "examples" / "two-data-centres"
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
-
-
 def test_the_example_becomes_processes(state: StateFolder) -> None:
     manifests = load_manifests(EXAMPLE)
     check_complete(manifests)

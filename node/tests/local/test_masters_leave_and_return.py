@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from typer.testing import CliRunner
 
@@ -112,13 +111,6 @@ async def masters(
             finally:
                 stop.set()
                 await asyncio.wait_for(task, DEADLINE)
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
 
 
 async def test_a_killed_master_is_proved_down_and_taken_in_again(state: StateFolder) -> None:

@@ -29,13 +29,6 @@ BOTH = "  security: {tlsSecretRef: {name: door}, peerTlsSecretRef: {name: peers}
 PEERS = "  security: {peerTlsSecretRef: {name: peers}}\n"
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
-
-
 def manifests(folder: Path, uk: str, us: str | None = None) -> list[ClusterManifest]:
     """The example, with that line in each ``spec``."""
     for file in EXAMPLE.iterdir():

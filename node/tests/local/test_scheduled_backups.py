@@ -8,7 +8,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,13 +21,6 @@ from txlog.local.scheduled_backups import BACKUPS, REHEARSALS, ScheduledBackups
 from txlog.local.state_folder import StateFolder
 
 DEADLINE = 60.0
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
 
 
 def backups(state: StateFolder, master: str, schedule: str | None) -> ScheduledBackups:

@@ -60,13 +60,6 @@ http.server.HTTPServer(("127.0.0.1", config["port"]), Handler).serve_forever()
 """
 
 
-@pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
-    state = StateFolder(tmp_path / "state")
-    state.prepare()
-    return state
-
-
 def real_plan(state: StateFolder) -> ProcessPlan:
     manifests = load_manifests(EXAMPLE)
     reserved = state.root.parent / "reserved.json"

@@ -119,10 +119,23 @@ def test_an_address_needs_no_server(servers: NameServers, host: str, family: soc
     assert not servers.asked
 
 
-@pytest.mark.parametrize("host", ["a" * 300, "\udcff.example", "x..example"])
+@pytest.mark.parametrize("host", ["a" * 300, "\udcff.example", "x..example", "a\0.example"])
 def test_what_is_no_name_is_an_error_of_the_network(host: str) -> None:
     with pytest.raises(OSError, match=r"\w"):
         asyncio.run(resolve_name(host))
+
+
+def test_a_process_without_another_thread_looks_up_again_later(
+    servers: NameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="was not looked up: can't start new thread"):
+            asyncio.run(resolve_name(NEAR))
+    assert asyncio.run(asyncio.wait_for(resolve_name(NEAR), 10)) == [(socket.AF_INET, "127.0.0.1")]
 
 
 def test_workers_are_found_by_it_on_the_loop_of_masters(servers: NameServers) -> None:

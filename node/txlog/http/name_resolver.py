@@ -58,9 +58,14 @@ def _shared_lookup(host: str) -> Future[Addresses]:
     with _lock:
         lookup = _pending.get(host)
         if lookup is None:
-            lookup = _pending[host] = Future()
+            lookup = Future()
             # A process that ends does not wait for a name server: the thread is a daemon.
-            Thread(target=_look_up, args=(host, lookup), name=f"look-up of {host}", daemon=True).start()
+            thread = Thread(target=_look_up, args=(host, lookup), name=f"look-up of {host}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as refused:  # the process may have no more threads
+                raise OSError(f"{host[:80]} was not looked up: {refused}") from None
+            _pending[host] = lookup
     return lookup
 
 
@@ -68,7 +73,7 @@ def _look_up(host: str, lookup: Future[Addresses]) -> None:
     try:
         rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         found: Addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in rows))
-    except (OSError, UnicodeError) as failed:
+    except (OSError, ValueError) as failed:
         error = failed if isinstance(failed, OSError) else socket.gaierror(f"{host[:80]!r} is no name: {failed}")
         _forget(host)
         lookup.set_exception(error)
