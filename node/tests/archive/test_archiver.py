@@ -19,7 +19,8 @@ from txlog.archive.archive_errors import NoConditionalPut, StreamTaken
 from txlog.archive.stream import ROOT
 from txlog.backup.backup_errors import TargetFull, TargetUnreachable
 from txlog.backup.folder_target import FolderTarget
-from txlog.backup.target import BackupTarget, StoredObject, open_target
+from txlog.backup.stored_object import StoredObject
+from txlog.backup.target import BackupTarget, open_target
 from txlog.config.process_config import S3Config
 
 

@@ -13,7 +13,7 @@ from pen import CLUSTER, apply, folder_target, order
 from txlog.backup import BackupManifest, BackupTarget, SourceWorker, check_backup, take_backup
 from txlog.backup.bounded_chain import BackupTaken, ChainBounds, take_incremental_or_full
 from txlog.backup.increment_writer import take_incremental_backup
-from txlog.backup.target import StoredObject
+from txlog.backup.stored_object import StoredObject
 from txlog.model.entry import Position
 from txlog.model.errors import NotFound
 from txlog.wire.log_page import LogPage, make_page

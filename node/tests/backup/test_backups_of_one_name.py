@@ -14,7 +14,7 @@ from txlog.backup.backup_manifest import BackupManifest
 from txlog.backup.backup_writer import BackupRequest, write_backup
 from txlog.backup.catalogue import catalogue, delete_backup, delete_incomplete_backups
 from txlog.backup.folder_target import FolderTarget
-from txlog.backup.target import StoredObject
+from txlog.backup.stored_object import StoredObject
 from txlog.backup.verification import check_backup
 from txlog.model.entry import Position
 

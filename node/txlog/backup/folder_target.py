@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, TargetFull, TargetUnreachable
-from txlog.backup.target import StoredObject
+from txlog.backup.stored_object import StoredObject
 from txlog.config.atomic_file import sync_folder
 
 _TEMPORARY_SUFFIX = ".new"

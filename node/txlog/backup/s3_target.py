@@ -12,7 +12,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import S3Store
 
 from txlog.backup.backup_errors import NameTaken, ObjectMissing, TargetDenied, TargetFull, TargetUnreachable
-from txlog.backup.target import StoredObject
+from txlog.backup.stored_object import StoredObject
 from txlog.config.process_config import S3Config
 from txlog.model.errors import BadInput
 

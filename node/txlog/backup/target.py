@@ -4,20 +4,13 @@ archive are nested, in a folder whose name begins with ``_``."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from txlog.backup.stored_object import StoredObject
 from txlog.config.process_config import FolderConfig, S3Config, TargetConfig
 
 REPOSITORIES_FOLDER: Final = "_repositories"
 """On a target: a folder for each further repository."""
-
-
-class StoredObject(NamedTuple):
-    """An object on a target. ``modified`` in seconds since 1970, by the target's clock."""
-
-    key: str
-    bytes: int
-    modified: float
 
 
 class BackupTarget(Protocol):

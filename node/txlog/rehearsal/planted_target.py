@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from txlog.backup.backup_errors import ObjectMissing
-from txlog.backup.target import BackupTarget, StoredObject
+from txlog.backup.stored_object import StoredObject
+from txlog.backup.target import BackupTarget
 
 _WHOLE: Final = 1 << 30
 
